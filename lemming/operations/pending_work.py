@@ -23,7 +23,7 @@ from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.turn.preparation import TurnContext
 from lemming.kernel.turn.preparation_chain import prepare_context
 from lemming.kernel.turn.tool_results import is_news
-from lemming.kernel.turn.wake_check import WakeCheck, check_wake
+from lemming.kernel.turn.wake_check import check_wake
 
 
 @dataclass
@@ -106,31 +106,31 @@ def is_stalled(org: Organisation, name: str) -> bool:
 def _next_work_tick(snapshot: Snapshot, agent: Agent) -> int | None:
     """Return the first tick in which the agent takes a turn for pending work, or None."""
     state, config = read_state(snapshot.org, agent.name), snapshot.config
-    max_credits = resolve_credits(config, agent.name, agent.credits).max_credits
-    if max_credits is not None and state.consumed_credits >= max_credits:
+    allocation = resolve_credits(config, agent.name, agent.credits)
+    if allocation.max_credits is not None and state.consumed_credits >= allocation.max_credits:
         return None
     view = ReaderView(snapshot.mail, agent, state.read)
-    context = TurnContext(snapshot, agent, config.model(agent.model.key), state)
-    preparations = prepare_context(context, view)
+    context = TurnContext(snapshot, agent, config.model(agent.model.key), state, view, allocation)
+    preparations = prepare_context(context)
     if state.requests:
         preparations.ask_due()
-    agenda = preparations.agenda(context, view, resolve_turn_policy(agent, config))
+    agenda = preparations.agenda(context, resolve_turn_policy(agent, config))
     # a cheap check first: most agents have no work
     if not (state.results or preparations.blocks or _has_addressed_entry(view, agent, agenda)):
         return None
     due = next_due(agent.schedule, snapshot.tick)
-    first_inputs = check_wake(snapshot, agent, snapshot.survey.digests[agent.name])
-    if not isinstance(first_inputs, TurnReason):
-        return due if _has_work(snapshot, agent, first_inputs) else None
+    check = check_wake(snapshot, agent, snapshot.survey.digests[agent.name])
+    if not isinstance(check, TurnReason):
+        return due if _has_work(snapshot, agent, check[0]) else None
     wake_tick = preparations.next_wake_tick()
     return None if wake_tick is None else next_due(agent.schedule, max(wake_tick, snapshot.tick))
 
 
-def _has_work(snapshot: Snapshot, agent: Agent, first_inputs: WakeCheck) -> bool:
+def _has_work(snapshot: Snapshot, agent: Agent, context: TurnContext) -> bool:
     tools = snapshot.toolset.for_agent(agent.name)
-    if any(is_news(result, tools.get(result["tool"])) for result in first_inputs.turn_context.state.results):
+    if any(is_news(result, tools.get(result["tool"])) for result in context.state.results):
         return True
-    return _has_addressed_entry(first_inputs.view, agent, first_inputs.agenda) or first_inputs.has_own_reason
+    return _has_addressed_entry(context.view, agent, context.agenda) or context.has_own_reason
 
 
 def _has_addressed_entry(view: ReaderView, agent: Agent, agenda: Agenda | None) -> bool:

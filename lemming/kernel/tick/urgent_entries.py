@@ -117,5 +117,5 @@ class UrgentEntries:
     def _chain(self) -> PreparationChain:
         """The capabilities that decide about inputs, as for a turn that begins now."""
         inputs, snapshot = self._inputs, self._snapshot
-        context = TurnContext(snapshot, inputs.agent, inputs.model, inputs.state)
-        return prepare_context(context, ReaderView(snapshot.mail, inputs.agent, inputs.state.read))
+        view = ReaderView(snapshot.mail, inputs.agent, inputs.state.read)
+        return prepare_context(TurnContext(snapshot, inputs.agent, inputs.model, inputs.state, view, inputs.allocation))

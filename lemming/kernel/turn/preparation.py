@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.inboxes.reader_view import ReaderView
+from lemming.kernel.inboxes.turn_agenda import Agenda
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.memory import Memories, load_memories
 from lemming.kernel.messages import EntryName
 from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.turn.live_phase import ObjectCache
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import TickContext
@@ -34,19 +37,27 @@ class RunTurn(Protocol):
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class TurnContext:
-    """A turn in preparation: the organisation at the start of the tick, and the agent with the state.
+    """A turn in preparation: the organisation at the start of the tick, and the agent with the state and the mail.
 
-    `unwritten_files`: files of earlier turns that are not on disk yet, by path. `has_news`: there is a reason for the
-    turn besides those of capabilities. `prompt`: the values of the prompt, once it is complete.
+    `unwritten_files`: files of earlier turns that are not on disk yet, by path. `context_texts`: the agent's context
+    files, as title and text. `fingerprint`: of the inputs besides the inbox, of an agent that wakes on changed inputs.
+    `has_news`: there is a reason for the turn besides those of capabilities, which `has_own_reason` tells. `prompt`: the
+    values of the prompt, once it is complete.
     """
 
     tick_context: TickContext
     agent: Agent
     model: ModelEntry
     state: AgentState
+    view: ReaderView
+    allocation: AgentCredits
     unwritten_files: Mapping[str, bytes] = field(default_factory=dict)
     loaded_memories: Memories | None = None
+    context_texts: list[tuple[str, str]] = field(default_factory=list)
+    fingerprint: Json | None = None
+    agenda: Agenda | None = None
     has_news: bool = False
+    has_own_reason: bool = False
     prompt: PromptInput | None = None
 
     @property

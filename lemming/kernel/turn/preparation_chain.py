@@ -98,7 +98,7 @@ class PreparationChain(EffectChain):
         """Return the first tick in which a request's wait can end, or None."""
         return min((block.until for block in self.blocks.values() if block.until is not None), default=None)
 
-    def agenda(self, context: TurnContext, view: ReaderView, policy: TurnPolicy) -> Agenda | None:
+    def agenda(self, context: TurnContext, policy: TurnPolicy) -> Agenda | None:
         """Return the agenda of the agent, or None."""
         if not policy.is_asked:
             return None
@@ -108,11 +108,10 @@ class PreparationChain(EffectChain):
         request_policy = RequestPolicy(self.blocks.keys(), self._continued, self._receive if self._receives else None)
         if has_requests:
             build_agenda = load_provided("rules", "requests")
-            agenda: Agenda | None = build_agenda(
-                view, context.agent.name, context.state.requests, policy, request_policy
-            )
+            requests = context.state.requests
+            agenda: Agenda | None = build_agenda(context.view, context.agent.name, requests, policy, request_policy)
             return agenda
-        return Agenda(view.reader, request_policy, only_addressed=only_addressed)
+        return Agenda(context.agent.name, request_policy, only_addressed=only_addressed)
 
     def _receive(self, entry: OutboxEntry) -> Reception:
         """Return the decision about a new entry, made once. The agent's own entries are admitted."""
@@ -220,7 +219,7 @@ class UsageCache:
         return cached[2:]
 
 
-def prepare_context(context: TurnContext, view: ReaderView) -> PreparationChain:
+def prepare_context(context: TurnContext) -> PreparationChain:
     """Return the capabilities that prepare a turn. Raises `ConfigError` for a missing capability.
 
     These are the capabilities of the resume and the settings, of open requests, and shipped capabilities with
@@ -234,9 +233,9 @@ def prepare_context(context: TurnContext, view: ReaderView) -> PreparationChain:
     may_have_requests = has_asked or not names.isdisjoint(USING_REQUESTS) or policy.take is not None
     if policy.is_asked and not may_have_requests:
         if missing_reason(REQUEST_RULES):  # only actual requests count
-            may_have_requests = has_new_request(view)
+            may_have_requests = has_new_request(context.view)
         else:
-            may_have_requests = policy.wake == "addressed" or can_accept_requests(view, None)
+            may_have_requests = policy.wake == "addressed" or can_accept_requests(context.view, None)
     if policy.is_asked and may_have_requests:
         names = names | {REQUEST_RULES}
     if context.state.kept:

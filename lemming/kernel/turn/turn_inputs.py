@@ -99,19 +99,20 @@ def gather_inputs(
     check = check_wake(tick_context, agent, digest, unwritten_files, turn)
     if isinstance(check, TurnReason):
         return check
-    turn_context, memories, chain, agenda = check.turn_context, check.memories, check.chain, check.agenda
+    turn_context, chain = check
     agent, entry, state, settings = turn_context.agent, turn_context.model, turn_context.state, tick_context.config.org
+    memories, agenda, allocation = turn_context.memories, turn_context.agenda, turn_context.allocation
     task = agenda.next_task(state.serving, turn.served_requests if turn else ()) if agenda else None
     if turn and not task:
         return NO_REQUEST
     inbox, requests = NO_INBOX, list[OutboxEntry]()
     if not task:
-        inbox = assemble_inbox(check.view, settings, entry, agenda)
+        inbox = assemble_inbox(turn_context.view, settings, entry, agenda)
         requests = [*agenda.inbox_requests(inbox.unread)] if agenda else []
     if not (task or requests):
         require_requested_capabilities(inbox.unread, turn_context)
     chain = chain.with_requested(task, requests, turn_context)
-    values, context, allocation, selected, request = memories.values, check.context_texts, check.allocation, None, None
+    values, context, selected, request = memories.values, turn_context.context_texts, None, None
     results: Sequence[Mapping[str, Any]] = [*state.results, *task.open_request.results] if task else state.results
     if chain.names:
         selected = SelectContext(
@@ -179,7 +180,7 @@ def gather_inputs(
         state=state,
         read=task.mark if task else inbox.mark,
         warned=warned,
-        fingerprint=check.fingerprint,
+        fingerprint=turn_context.fingerprint,
         task=request,
         open_requests={request.identity: request.agent for request in requests},
         said_requests={} if task or not inbox.unread else _find_inbox_requests(agent, inbox.unread, requests),

@@ -21,7 +21,7 @@ from lemming.kernel.memory import Memories, load_memories
 from lemming.kernel.org.capability_usage import resolve_credits, resolve_turn_policy
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
-from lemming.kernel.org.resume import AgentCredits, ContextFile
+from lemming.kernel.org.resume import ContextFile
 from lemming.kernel.org.schedule import Wake
 from lemming.kernel.turn.preparation import TurnContext
 from lemming.kernel.turn.preparation_chain import PreparationChain, UsageCache, prepare_context
@@ -50,29 +50,14 @@ def is_due_always(tick_context: TickContext, agent: Agent, wake: Wake, state: Ag
     return not (state.requests and any(request.open_sub_requests for request in state.requests))
 
 
-@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
-class WakeCheck:
-    """Result of the check before an agent's inbox is opened."""
-
-    turn_context: TurnContext
-    allocation: AgentCredits
-    memories: Memories
-    context_texts: list[tuple[str, str]]
-    fingerprint: dict[str, Any] | None
-    view: ReaderView
-    agenda: Agenda | None
-    chain: PreparationChain
-    has_own_reason: bool
-
-
 def check_wake(
     tick_context: TickContext,
     agent: Agent,
     digest: str,
     unwritten_files: UnwrittenFiles = NO_FILES,
     turn: FurtherTurn | None = None,
-) -> WakeCheck | TurnReason:
-    """Check an agent before the inbox is opened; return the result, or the reason for no turn.
+) -> tuple[TurnContext, PreparationChain] | TurnReason:
+    """Check an agent before the inbox is opened; return the turn in preparation, or the reason for no turn.
 
     Raises as `gather_inputs`.
     """
@@ -92,27 +77,25 @@ def check_wake(
         text = load_item_text(agent, org.base, item, unwritten_files)
         texts.append(text)
         context_texts.append(_visible_context(item, text, state.turns))
-    turn_context = TurnContext(tick_context, expanded_agent, entry, state, unwritten_files, memories)
     view = ReaderView(tick_context.mail, agent, state.read)
-    chain = prepare_context(turn_context, view)
+    context = TurnContext(
+        tick_context, expanded_agent, entry, state, view, allocation, unwritten_files, memories, context_texts
+    )
+    chain = prepare_context(context)
     _, policy = org.get_cache(UsageCache).get_usage(expanded_agent, config)
     chain.ask_due()
     if chain.may_change:
         tick_context.mail.changing.add(agent.name)  # it must not be remembered as an agent without news
-    wake, agenda = policy.wake, chain.agenda(turn_context, view, policy)
-    fingerprint = None
+    wake, context.agenda = policy.wake, chain.agenda(context, policy)
     if wake == "changed":
-        fingerprint = _compute_fingerprint(expanded_agent, org.base, digest, memories, texts, context_texts)
-        fingerprint["context"] |= chain.files
+        context.fingerprint = _compute_fingerprint(expanded_agent, org.base, digest, memories, texts, context_texts)
+        context.fingerprint["context"] |= chain.files
     is_due = turn is not None or is_due_always(tick_context, agent, wake, state)
-    is_news = is_due or any(iter_news(tick_context, state, fingerprint, view, agenda))
-    turn_context.has_news = is_news
-    has_own_reason = chain.should_wake(view)
-    if not (is_news or has_own_reason):
+    context.has_news = is_due or any(iter_news(context))
+    context.has_own_reason = chain.should_wake(view)
+    if not (context.has_news or context.has_own_reason):
         return TurnReason("nothing_new", _idle_reason(wake, state, chain))
-    return WakeCheck(
-        turn_context, allocation, memories, context_texts, fingerprint, view, agenda, chain, has_own_reason
-    )
+    return context, chain
 
 
 def assemble_inbox(view: ReaderView, settings: OrgSettings, model: ModelEntry, agenda: Agenda | None) -> Inbox:
@@ -151,16 +134,12 @@ def _compute_fingerprint(
     return {"resume": digest, "memory": dict(sorted(memories.digests.items())), "context": context}
 
 
-def iter_news(
-    tick_context: TickContext,
-    state: AgentState,
-    fingerprint: Mapping[str, Any] | None,
-    view: ReaderView,
-    agenda: Agenda | None,
-) -> Iterator[str]:
+def iter_news(context: TurnContext) -> Iterator[str]:
     """Yield descriptions of the news for an agent that wakes only on news."""
-    if fingerprint is not None and fingerprint != state.inputs:
-        yield from describe_changes(fingerprint, state.inputs)
+    state, view, agenda = context.state, context.view, context.agenda
+    if context.fingerprint is not None and context.fingerprint != state.inputs:
+        yield from describe_changes(context.fingerprint, state.inputs)
+    tick_context = context.tick_context
     if any(
         is_news(result, tick_context.toolset.for_agent(view.reader).get(result["tool"])) for result in state.results
     ):
@@ -200,8 +179,7 @@ def turn_reason(tick_context: TickContext, agent: Agent, digest: str) -> TurnRea
     check = check_wake(tick_context, agent, digest)
     if isinstance(check, TurnReason):
         return check
-    state = check.turn_context.state
-    if is_due_always(tick_context, agent, resolve_turn_policy(agent, tick_context.config).wake, state):
+    context, _ = check
+    if is_due_always(tick_context, agent, resolve_turn_policy(agent, tick_context.config).wake, context.state):
         return TurnReason("due")
-    news = iter_news(tick_context, state, check.fingerprint, check.view, check.agenda)
-    return TurnReason("news", f"new to it: {', '.join(news)}")
+    return TurnReason("news", f"new to it: {', '.join(iter_news(context))}")
