@@ -20,9 +20,9 @@ class TurnChain(EffectChain):
     """The capabilities of a turn, in the order in which they are called. `wraps`: what runs around it, outermost first."""
 
     def __init__(self, capabilities: Iterable[Capability], turn_state: TurnState) -> None:
-        given = turn_state.inputs.given
+        snapshots = turn_state.inputs.given
         self._members = [
-            (item, TurnView(item.name, turn_state, given.get(item.name, {}), frozenset(item.handles)))
+            (item, TurnView(item.name, turn_state, snapshots.get(item.name, {}), frozenset(item.handles)))
             for item in capabilities
         ]
         self.wraps = [partial(item.wrap_turn, view) for item, view in self._members if item.wraps_turns]
