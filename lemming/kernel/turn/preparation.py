@@ -37,7 +37,7 @@ class RunTurn(Protocol):
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class TurnContext:
-    """A turn in preparation: the organisation at the start of the tick, and the agent with the state and the mail.
+    """A turn in preparation: the start of the tick, and the agent with its state and mail.
 
     `unwritten_files`: files of earlier turns that are not on disk yet, by path. `context_texts`: the agent's context
     files, as title and text. `fingerprint`: of the inputs besides the inbox, of an agent that wakes on changed inputs.
