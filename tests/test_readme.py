@@ -187,6 +187,13 @@ def test_running_leaves_nothing_for_git(tmp_path: Path) -> None:
     assert ran.stdout == "?? .gitignore\n"
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/durability.md", "docs/operations.md"])
+def test_git_ignores_the_organisations_that_the_pages_make_in_a_clone(page: str) -> None:
+    names = re.findall(r"lemming init (?:\.\./)?([a-z]+)", "\n".join(blocks_of((REPOSITORY / page).read_text())))
+    assert names
+    assert {f"/{name}/" for name in names} <= {*(REPOSITORY / ".gitignore").read_text().split()}
+
+
 def test_the_recording_is_small() -> None:
     recording = REPOSITORY / "lemming/templates/recorded/config/recording"
     assert 0 < sum(file.stat().st_size for file in recording.rglob("*") if file.is_file()) < 300_000

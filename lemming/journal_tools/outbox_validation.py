@@ -10,6 +10,7 @@ from itertools import islice
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.files import fs
+from lemming.kernel.files.disk_errors import suggest_repair
 from lemming.kernel.messages import parse_file_names
 from lemming.kernel.org.organisation import OrgPath
 from lemming.libraries.outbox_files import read_entry
@@ -21,8 +22,9 @@ def validate_outbox(base_path: str | os.PathLike[str], agent_name: str) -> list[
     folder = paths.outbox_folder(agent_name)
     try:
         file_names = fs.list_names(base / folder)
-    except OSError:
-        return [Problem("the outbox must be a real folder, not a link", file=folder)]
+    except OSError as error:
+        hint = suggest_repair(error, "move it away, and make a folder of this name")
+        return [Problem(f"the outbox must be a real folder: {error.strerror}", file=folder, hint=hint)]
     return validate_outbox_files(base, agent_name, file_names)
 
 

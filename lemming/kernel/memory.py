@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from lemming.kernel.base.errors import CorruptState, Problem, ToolError
 from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import StatusPair
+from lemming.kernel.files.disk_errors import suggest_repair
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.folder_listings import Listing, refresh_listing
 from lemming.kernel.org.organisation import Organisation
@@ -209,7 +211,8 @@ def _parse_record(file: str, raw: bytes) -> dict[str, Any] | Problem:
 
 
 def _folder_problem(agent_name: str, error: OSError) -> Problem:
-    return _make_problem(f"must be a real folder: {error.strerror}", paths.memory_folder(agent_name))
+    problem = _make_problem(f"must be a real folder: {error.strerror}", paths.memory_folder(agent_name))
+    return replace(problem, hint=suggest_repair(error, problem.hint))
 
 
 def _make_problem(message: str, file: str, line: int = 0, column: int = 0) -> Problem:

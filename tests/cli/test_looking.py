@@ -310,3 +310,11 @@ def test_logs_follow_what_is_added(base: Path) -> None:
         assert process.wait(PATIENCE_S) == 130
         assert process.stderr is not None
         assert process.stderr.read() == ""
+
+
+def test_what_a_ledger_that_cannot_be_read_holds_is_not_said_to_be_nothing(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 7}))
+    lemming("run-once")
+    (base / "agents/ada/turns.jsonl").write_text("no ledger\n")
+    (row,) = (line for line in lemming("status").out.splitlines() if line.startswith("ada "))
+    assert row.split() == ["ada", "scripted", "2", "-", "-", "-", "-", "PROBLEM"]

@@ -32,6 +32,8 @@ def schedule(literal: str) -> str:
     return json.dumps(plain, indent=2).replace('"N"', literal)
 
 
+PUT_ONE = "put a regular file in its place"
+A_LINK = "expected a regular file, got a symbolic link"
 UNCLOSED = "close the quote, ] or }"
 EMPTY = "the file is empty; write an object: { ... }"
 TOO_LARGE = "number out of range: integers must fit in 53 bits (write a smaller number)"
@@ -112,10 +114,10 @@ EVERY = f"{RESUME}:14:5 /schedule/run_every_n_ticks"
             f'{RESUME}:2:2 /clock: expected true or false, got "yes" (write true)',
             id="yes",
         ),
-        pytest.param(os.mkfifo, f"{RESUME}: not a regular file", id="a pipe"),
-        pytest.param(Path.mkdir, f"{RESUME}: not a regular file", id="a folder"),
-        pytest.param(a_device, f"{RESUME}: not a regular file", id="a device"),
-        pytest.param(a_link_to("/etc/passwd"), f"{RESUME}: expected a regular file, got a symbolic link", id="a link"),
+        pytest.param(os.mkfifo, f"{RESUME}: not a regular file ({PUT_ONE})", id="a pipe"),
+        pytest.param(Path.mkdir, f"{RESUME}: not a regular file ({PUT_ONE})", id="a folder"),
+        pytest.param(a_device, f"{RESUME}: not a regular file ({PUT_ONE})", id="a device"),
+        pytest.param(a_link_to("/etc/passwd"), f"{RESUME}: {A_LINK} ({PUT_ONE})", id="a link"),
         pytest.param(
             json.dumps(resume("beta", title="x" * 300_000)), f"{RESUME}: larger than 262144 bytes", id="large"
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from badly import GOOD, RESUME, Content, a_link_to, put, run_with
+from fault_injection import fail_nth_lookup
 
 from lemming.engine import run_once
 from lemming.journal_tools.outbox_validation import validate_outbox
@@ -96,7 +98,7 @@ def test_a_folder_that_is_a_link_to_elsewhere_fails_its_agent_and_nothing_is_wri
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("[]", "the last line must be a turn: Input should be an object"),
+        ("[]", "the last line must be a turn: expected an object, got a list"),
         ('{"credits": "many"}', "the last line must be a turn: credits: "),
         ('{"turns": null}', "the last line must be a turn: turns: "),
         ('{"results": ["x"]}', "the last line must be a turn: results/0: "),
@@ -206,3 +208,14 @@ def test_names_that_only_look_like_journals_are_left_alone(org: Path) -> None:
     put(org / "logs/ticks/\u00b2\u00b2\u00b2\u00b2\u00b2\u00b2\u00b2\u00b2.jsonl", "")
     put(org / "logs/ticks/notes.txt", "")
     assert run_once(org).tick == 1
+
+
+def test_a_ledger_whose_mode_is_wrong_is_not_to_be_moved_away(base: Path) -> None:
+    make_org(base, resume("ada"))
+    run_once(base)
+    with fail_nth_lookup(base, 1, errno.EACCES), pytest.raises(CorruptState) as caught:
+        read_state(base, "ada")
+    assert (caught.value.message, caught.value.hint) == (
+        "cannot be read: Permission denied",
+        "check the owner and the mode of this path",
+    )

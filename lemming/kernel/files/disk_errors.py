@@ -58,6 +58,11 @@ def require_about_one_file(path: str | os.PathLike[str], error: OSError) -> None
         raise DiskError(message, where=os.fspath(path), hint=hint) from error
 
 
+def suggest_repair(error: OSError, otherwise: str) -> str:
+    """Return the fix of a path that cannot be read: a file whose mode is wrong must not be moved away."""
+    return _HINTS[errno.EACCES] if error.errno in (errno.EACCES, errno.EPERM) else otherwise
+
+
 def raises_disk_error(look: Callable[Concatenate[PathT, P], T]) -> Callable[Concatenate[PathT, P], T]:
     """Decorate a function that reads a path: raise `OSError` about the path only, else `DiskError`."""
 

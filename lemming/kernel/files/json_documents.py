@@ -28,6 +28,7 @@ from lemming.kernel.base.jsontext import (
     locate,
     parse,
 )
+from lemming.kernel.files.disk_errors import suggest_repair
 from lemming.kernel.files.fast_decoder import (
     TypeMismatch,
     extension_keys,
@@ -346,7 +347,8 @@ def _config_error(*problems: Problem) -> ConfigError:
 
 def unreadable_error(file: str, error: OSError) -> ConfigError:
     """Return the error for an unreadable file of the organisation."""
-    return _config_error(Problem(unreadable_reason(error), file=file, code=NOT_JSON))
+    hint = suggest_repair(error, "put a regular file in its place")
+    return _config_error(Problem(unreadable_reason(error), file=file, hint=hint, code=NOT_JSON))
 
 
 def unreadable_reason(error: OSError) -> str:

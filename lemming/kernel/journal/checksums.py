@@ -9,7 +9,7 @@ from typing import IO
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import RECORD_DEPTH, JsonProblem, parse
 from lemming.kernel.files.descriptors import MAX_LINE_BYTES
-from lemming.kernel.files.disk_errors import require_about_one_file
+from lemming.kernel.files.disk_errors import require_about_one_file, suggest_repair
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import unreadable_reason
 
@@ -69,9 +69,8 @@ def _checksum(body: bytes, previous: bytes) -> bytes:
 def unreadable_error(file: str, error: OSError) -> CorruptState:
     """Return the error for an unreadable journal. Raise `DiskError` if the cause is not this one file."""
     require_about_one_file(file, error)
-    return CorruptState(
-        unreadable_reason(error), where=file, hint="move it away; a journal must be a regular file in a real folder"
-    )
+    hint = suggest_repair(error, "move it away; a journal must be a regular file in a real folder")
+    return CorruptState(unreadable_reason(error), where=file, hint=hint)
 
 
 def invalid_record_error(file: str, number: int, reason: str) -> CorruptState:

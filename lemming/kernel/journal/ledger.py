@@ -22,7 +22,7 @@ from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import RECORD_DEPTH, dump_compact, parse
 from lemming.kernel.base.turn_numbers import TURNS_PER_TICK
 from lemming.kernel.files import fs
-from lemming.kernel.files.disk_errors import require_about_one_file
+from lemming.kernel.files.disk_errors import require_about_one_file, suggest_repair
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.files.json_documents import to_value, unreadable_reason
 from lemming.kernel.files.stat_cache import Identity, has_exact_mtime, to_identity
@@ -205,7 +205,7 @@ def read_state(base_path: str | os.PathLike[str], agent_name: str, *, before_tic
         return AgentState()
     except OSError as error:
         require_about_one_file(f"{org.base}/{file}", error)
-        hint = "move it away; the ledger must be a regular file"
+        hint = suggest_repair(error, "move it away; the ledger must be a regular file")
         raise CorruptState(unreadable_reason(error), where=file, hint=hint) from error
 
 

@@ -35,11 +35,15 @@ def _format_last_turn(status: AgentStatus) -> str:
 
 
 def _format_turns(status: AgentStatus) -> str:
+    if not status.has_ledger:
+        return "-"
     return f"{status.state.turns}" + (f" ({status.state.failed} failed)" if status.state.failed else "")
 
 
 def _format_credits(status: AgentStatus) -> str:
     limit = "" if status.max_credits is None else f" of {status.max_credits:.10g}"
+    if not status.has_ledger:
+        return "-"
     unknown = "" if status.model else " of ?"  # a broken resume holds the limit
     return f"{status.state.consumed_credits:.10g}{unknown or limit}"
 
