@@ -59,7 +59,7 @@ def require_about_one_file(path: str | os.PathLike[str], error: OSError) -> None
 
 
 def suggest_repair(error: OSError, otherwise: str) -> str:
-    """Return the fix of a path that cannot be read: a file whose mode is wrong must not be moved away."""
+    """Return the fix of an unreadable path: one whose mode is wrong must not be moved away."""
     return _HINTS[errno.EACCES] if error.errno in (errno.EACCES, errno.EPERM) else otherwise
 
 
