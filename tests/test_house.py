@@ -142,13 +142,12 @@ SDKS: dict[str, str | set[str]] = {
 
 STARTS_PROCESSES = {
     "libraries/processes/supervised_process.py", "capabilities/embedded_models/model_weights.py", "commands/chaos.py",
-    "libraries/sandbox/sandbox_runner.py", "git_history/git_repository.py",
+    "libraries/sandbox/sandbox_runner.py", "libraries/git_program.py",
     "operations/alerts.py",
     "capabilities/toolbox/file_tools.py",
     "capabilities/workers/running/relay.py",
     "capabilities/workers/running/worker_sandbox.py",
     "capabilities/workers/harnesses/harness_table.py",
-    "capabilities/workers/repositories/git_command.py",
 }  # fmt: skip
 
 MAY_PRINT = {"commands"}

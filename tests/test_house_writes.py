@@ -51,7 +51,6 @@ OF_THE_PROCESS = {
 }
 # Functions that remember what they returned for a path, which is no organisation's.
 REMEMBERS_A_PATH = {
-    ("git_history/git_repository.py", "_probe_git_version"): "the programs on a PATH",
     ("capabilities/workers/harnesses/harness_table.py", "_ask_version"): "a program, with the time of its change",
 }
 

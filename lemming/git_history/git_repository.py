@@ -1,4 +1,4 @@
-"""Git repository with an organisation's history. Only this file runs git.
+"""Git repository with an organisation's history.
 
 The organisation's folder is the work tree. Settings, ignore rules and attributes are separate, so neither the
 user's own repository in the same folder nor the user's git settings are read or changed. Only plumbing
@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import shutil
 import stat
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import GitFailed
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import walk
+from lemming.libraries import git_program
+from lemming.libraries.git_program import run_git
 
 FOLDER = ".lemming/history.git"
 BRANCH = "refs/heads/main"
@@ -30,12 +28,11 @@ TRACKED = ("agents", "config", "shared", paths.TRUST, paths.TICK_FILE)
 EXCLUDED = ("/agents/*/logs/", ".*.tmp")
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 MIN_GIT_VERSION = (2, 30)
-TIMEOUT_S = 600.0
 MAX_FILE_BYTES = 1 << 30  # git would read a larger one for longer than a tick may take
 # git knows these from 2.36 on; older ones flush packs only.
 _FLUSHED = ("-c", "core.fsync=all", "-c", "core.fsyncMethod=batch")
 _UNFLUSHED = ("-c", "core.fsync=none")
-_NEUTRAL_FOLDER = "/"  # working folder of git: a folder that no other program uses
+_NEUTRAL_FOLDER = Path("/")  # working folder of git: a folder that no other program uses
 
 # Whatever stands in .gitattributes files of the work tree, bytes are kept as they are.
 _ATTRIBUTES = b"* -text -ident -filter -working-tree-encoding !diff\n"
@@ -53,7 +50,6 @@ _CONFIG = b"""[core]
 """
 # a killed git leaves them, and each would stop every later git
 _LOCKS = ("index.lock", "HEAD.lock", f"{BRANCH}.lock", "gc.pid")
-_VERSION = re.compile(r"git version (\d+)\.(\d+)")
 
 
 @dataclass(frozen=True)
@@ -111,20 +107,9 @@ class Repository:
 
     def run(self, *arguments: str, stdin: bytes = b"", **environment: str) -> bytes:
         """Run git and return its output. Raises `GitFailed` with git's error message."""
-        program = shutil.which("git", path=_safe_search_path()) or "git"
-        try:
-            completed = subprocess.run(
-                [program, *(_FLUSHED if self.is_flushed else _UNFLUSHED), *arguments],
-                input=stdin,
-                capture_output=True,
-                check=False,
-                cwd=_NEUTRAL_FOLDER,
-                env={**self._build_environment(), **environment},
-                timeout=TIMEOUT_S,
-                start_new_session=True,  # Ctrl-C is for the engine; a commit under way is finished
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise GitFailed(f"git {arguments[0]}: {error}", where=FOLDER) from error
+        flags = _FLUSHED if self.is_flushed else _UNFLUSHED
+        variables = {**self._build_environment(), **environment}
+        completed = run_git([*flags, *arguments], folder=_NEUTRAL_FOLDER, environment=variables, stdin=stdin)
         if completed.returncode != 0:
             error_text = completed.stderr.decode("utf-8", "replace").strip() or f"exit status {completed.returncode}"
             hint = f"check the repository with `git --git-dir={FOLDER} fsck`; ticks continue without it"
@@ -191,27 +176,9 @@ class Repository:
             )
 
     def _build_environment(self) -> dict[str, str]:
-        """Return the complete environment of git: our settings only, and no variables of an outer git.
-
-        Without a home folder (and XDG_CONFIG_HOME) git finds no user settings.
-        """
+        """Return the variables that name the parts of the repository."""
         git_folder = str(self.folder)
-        environment = {
-            "PATH": _safe_search_path(),
-            "LC_ALL": "C",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_SYSTEM": os.devnull,
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_ALLOW_PROTOCOL": "none",  # nothing is ever fetched, whatever a foreign repository promises
-            # otherwise refs/replace could replace recorded objects
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_OPTIONAL_LOCKS": "0",  # or looking would write the index beside a running engine
-            "GIT_LITERAL_PATHSPECS": "1",  # a file may be called `*` or `:(top)`
-            "GIT_DIR": git_folder,
-            "GIT_WORK_TREE": self.work_tree or str(self.base),
-        }
+        environment = {"GIT_DIR": git_folder, "GIT_WORK_TREE": self.work_tree or str(self.base)}
         if self.index:
             environment["GIT_INDEX_FILE"] = self.index
         if self.objects:
@@ -252,42 +219,8 @@ class Repository:
 
 def require_git() -> None:
     """Raise `GitFailed` without git, or for an outdated version."""
-    version, oldest = find_git_version(), ".".join(map(str, MIN_GIT_VERSION))
-    hint = f'install git {oldest} or newer, or turn the history off: "lemming history off"'
-    if version is None:
-        raise GitFailed("git is not installed, and the history needs it", hint=hint)
-    if version < MIN_GIT_VERSION:
-        raise GitFailed(f"git must be {oldest} or newer, got {'.'.join(map(str, version))}", hint=hint)
-
-
-def find_git_version() -> tuple[int, int] | None:
-    """Return the version of the installed git, or None."""
-    return _probe_git_version(_safe_search_path())
-
-
-def _safe_search_path() -> str:
-    """Return the search path for programs, without the current folder."""
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    # "." or "" in PATH would start a git that lies in the organisation's folder
-    return os.pathsep.join(folder for folder in folders if os.path.isabs(folder))
-
-
-@cache
-def _probe_git_version(path: str) -> tuple[int, int] | None:
-    try:
-        completed = subprocess.run(
-            [shutil.which("git", path=path) or "git", "--version"],
-            capture_output=True,
-            check=False,
-            text=True,
-            cwd=_NEUTRAL_FOLDER,
-            env={"PATH": path, "LC_ALL": "C"},
-            timeout=60,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = _VERSION.match(completed.stdout)
-    return (int(match[1]), int(match[2])) if match else None
+    hint = 'install git {oldest} or newer, or turn the history off: "lemming history off"'
+    git_program.require_git(MIN_GIT_VERSION, hint)
 
 
 # --- allowed contents of a repository -------------------------------------------------------------

@@ -12,10 +12,11 @@ from kept import files_of, git, make, run, subjects
 
 from lemming.cli import run as command_line
 from lemming.engine import load_tick
-from lemming.git_history.git_repository import BRANCH, FOLDER, Repository, find_git_version
+from lemming.git_history.git_repository import BRANCH, FOLDER, Repository
 from lemming.git_history.history_reader import GitHistory
 from lemming.kernel.base.errors import GitFailed
 from lemming.kernel.files import fs
+from lemming.libraries.git_program import find_git_version
 from lemming.testing import tree
 
 

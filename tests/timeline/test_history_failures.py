@@ -132,7 +132,7 @@ def test_git_is_told_to_flush_what_survives_power_loss(
 @pytest.mark.parametrize(
     ("does", "says"),
     [
-        ("exit 127", "git is not installed, and the history needs it"),
+        ("exit 127", "git must be installed, got no program of that name"),
         ("echo git version 2.29.1", "git must be 2.30 or newer, got 2.29"),
         ('case "$1" in --version) echo git version 2.40.0;; *) echo broken >&2; exit 1;; esac', "broken"),
     ],

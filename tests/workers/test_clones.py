@@ -16,6 +16,7 @@ from lemming.capabilities.workers.repositories.patches import rebuild_tree
 from lemming.capabilities.workers.repositories.user_repository import open_repository
 from lemming.capabilities.workers.repositories.work_tree import take_tree
 from lemming.ext import ConfigError
+from lemming.kernel.base.errors import GitFailed
 
 
 def test_a_clone_has_the_files_of_the_base_and_nothing_else_of_the_user(bench: Bench) -> None:
@@ -179,7 +180,7 @@ def test_an_old_git_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "git").write_text("#!/bin/sh\necho git version 2.30.2\n")
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(RepositoryError, match=r"git must be 2\.38 or newer, got 2\.30"):
+    with pytest.raises(GitFailed, match=r"git must be 2\.38 or newer, got 2\.30"):
         require_git()
 
 
@@ -187,7 +188,7 @@ def test_a_missing_git_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PATH", f"{tmp_path}:.")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "git").mkdir()
-    with pytest.raises(RepositoryError, match="git must be installed"):
+    with pytest.raises(GitFailed, match="git must be installed"):
         require_git()
 
 

@@ -18,7 +18,6 @@ from lemming.capabilities.workers.harnesses.harness_table import (
 from lemming.capabilities.workers.repositories.git_command import (
     GitError,
     GitRepository,
-    find_git_version,
     require_git,
     run_users_git,
 )
@@ -54,6 +53,7 @@ from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_table import provided
+from lemming.libraries.git_program import find_git_version
 from lemming.libraries.permission_bindings import digest_setting, program_permission
 
 
@@ -303,7 +303,7 @@ def check_worker_model(entry: ModelEntry, base: Path) -> tuple[bool, str, str]:
 
 def describe_machine() -> Iterator[str]:
     """Yield a line about git, the sandbox of workers, and each installed harness."""
-    version = find_git_version()
+    version = ".".join(map(str, find_git_version() or ()))
     yield f"git {version}" if version else "git is not installed: workers need it"
     is_confined, detail = get_worker_sandbox()
     yield f"sandbox: {detail}" if is_confined else f"no sandbox, so no worker starts: {detail}; {INSTALL_SANDBOX}"

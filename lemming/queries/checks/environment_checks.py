@@ -182,7 +182,8 @@ def _check_history(run: CheckRun) -> Iterator[Problem]:
     if run.settings.org.history == "off":
         yield make_note("off")
         return
-    from lemming.git_history.git_repository import Repository, find_git_version, require_git
+    from lemming.git_history.git_repository import Repository, require_git
+    from lemming.libraries.git_program import find_git_version
 
     require_git()
     repository = Repository(Path(run.org))
