@@ -15,7 +15,7 @@ import math
 import secrets
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import Unusable
 from lemming.kernel.base.integers import parse_int
 from lemming.kernel.files.fs import AppendFile
-from lemming.libraries.concurrency.http_server import Close, ServerLimits, bind_port, serve_in_thread
+from lemming.libraries.concurrency.http_server import ServerLimits, bind_port, serve_in_thread
 from lemming.libraries.optional_packages import can_serve, install_command
 
 if TYPE_CHECKING:
@@ -106,37 +106,15 @@ class GatewayRequest:
         """Send a part of the body."""
         await self._send({"type": "http.response.body", "body": chunk, "more_body": not is_last})
 
+    async def send_whole(self, status: int, content: bytes = b"") -> None:
+        """Send a whole answer of the gateway."""
+        await self.send_head(status, {"content-type": "application/json", "content-length": f"{len(content)}"})
+        await self.send_chunk(content, is_last=True)
+
     async def cut(self) -> None:
         """End the connection in the middle of an answer, which tells the worker that it is not whole."""
         self._scope["state"]["close"]()
         await self.wait_for_disconnect()
-
-
-@contextlib.contextmanager
-def serve_requests(
-    answer: Callable[[GatewayRequest], Awaitable[None]], path: Path | None, close: Close
-) -> Iterator[int]:
-    """Answer requests on a Unix socket, or on a port of loopback, which is yielded (0 for a Unix socket).
-
-    `close` ends the requests under way; it runs on the loop of the requests.
-    """
-
-    async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
-        request = GatewayRequest(scope, receive, send)
-        if request.method == "HEAD":  # some harnesses ask first whether a server is there
-            await request.send_head(200, {"content-length": "0"})
-            await request.send_chunk(b"", is_last=True)
-        else:
-            await answer(request)
-
-    with contextlib.ExitStack() as stack:
-        if path is None:
-            listener = bind_port("127.0.0.1", 0)
-        else:
-            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
-            listener.bind(str(path))
-            listener.listen()
-        yield stack.enter_context(serve_in_thread(app, listener, name="model-gateway", limits=_LIMITS, close=close))
 
 
 class ModelGateway:
@@ -185,7 +163,13 @@ class ModelGateway:
                 parent = None if len(tempfile.gettempdir()) <= _MAX_FOLDER_CHARS else "/tmp"  # noqa: S108
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="lmg-", dir=parent))
                 self.socket = Path(folder) / "gateway.sock"
-            port = stack.enter_context(serve_requests(self._answer, self.socket, self._end_requests))
+                listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+                listener.bind(str(self.socket))
+                listener.listen()
+            else:
+                listener = bind_port("127.0.0.1", 0)
+            server = serve_in_thread(self, listener, name="model-gateway", limits=_LIMITS, close=self._end_requests)
+            port = stack.enter_context(server)  # 0 for a Unix socket
             self.url = f"http://127.0.0.1:{port or RELAY_PORT}"
             self._resources = stack.pop_all()
         return self
@@ -197,8 +181,12 @@ class ModelGateway:
         """End the requests under way, count them, and stop listening. Repeatable."""
         self._resources.close()
 
-    async def _answer(self, request: GatewayRequest) -> None:
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Pass a request on, and its answer back, or refuse it in the API's own shape."""
+        request = GatewayRequest(scope, receive, send)
+        if request.method == "HEAD":  # some harnesses ask first whether a server is there
+            await request.send_whole(200)
+            return
         self._on_activity()
         try:
             async with asyncio.timeout(None) as deadline:
@@ -224,9 +212,7 @@ class ModelGateway:
         if request.has_begun:
             await request.cut()
         else:
-            content = api_shapes.format_error(self._api, status, message)
-            await request.send_head(status, {"content-type": "application/json", "content-length": f"{len(content)}"})
-            await request.send_chunk(content, is_last=True)
+            await request.send_whole(status, api_shapes.format_error(self._api, status, message))
 
     async def _watch_worker(self, request: GatewayRequest, deadline: asyncio.Timeout) -> None:
         """End a request whose worker goes away: nobody would read its answer, which costs."""
