@@ -25,7 +25,7 @@ from worker_runs import KEY, MODEL, PRICES, REQUEST, make_run
 from lemming.capabilities.workers.harnesses.harness_types import ModelApi
 from lemming.capabilities.workers.harnesses.json_fields import RunTokens
 from lemming.capabilities.workers.running import relay
-from lemming.capabilities.workers.running.api_shapes import UsageCounter, build_url, parse_request
+from lemming.capabilities.workers.running.api_shapes import UsageCounter, load_api
 from lemming.capabilities.workers.running.model_gateway import ModelGateway
 from lemming.kernel.base.errors import Unusable
 
@@ -312,27 +312,27 @@ def test_a_chat_stream_is_asked_for_its_usage(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_addresses_follow_the_server_s_own(api: ModelApi, base: str, target: str, url: str) -> None:
-    assert build_url(api, base, target) == url
+    assert load_api(api).build_url(base, target) == url
 
 
 def test_only_answers_of_a_model_cost() -> None:
-    assert parse_request("anthropic", "POST", "/v1/messages/count_tokens", {}) == ("count", "")
-    assert parse_request("openai-chat", "GET", "/v1/models", {}) == ("list", "")
-    assert parse_request("gemini", "POST", "/v1beta/models/a/b:generateContent", {}) == ("", "")
+    assert load_api("anthropic").parse_request("POST", "/v1/messages/count_tokens", {}) == ("count", "")
+    assert load_api("openai-chat").parse_request("GET", "/v1/models", {}) == ("list", "")
+    assert load_api("gemini").parse_request("POST", "/v1beta/models/a/b:generateContent", {}) == ("", "")
 
 
 @pytest.mark.parametrize(
     "chunk", [b"data: {\n", b"data: [1]\n", b'data: {"usage": 3}\n', b'data: {"message": {"usage": []}}\n']
 )
 def test_garbage_in_a_stream_tells_no_usage(chunk: bytes) -> None:
-    counter = UsageCounter("anthropic", 400)
+    counter = UsageCounter(load_api("anthropic"), 400)
     counter.feed(chunk)
     assert not counter.is_final
     assert counter.count_tokens().input == 100
 
 
 def test_events_are_read_across_chunks() -> None:
-    counter = UsageCounter("anthropic", 400)
+    counter = UsageCounter(load_api("anthropic"), 400)
     stream = (
         b'data: {"type":"message_start","message":{"usage":{"input_tokens":7}}}\n\ndata: {"type":"message_stop"}\n\n'
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lemming.capabilities.workers.attempts import JOB, STOP_FILE, Attempt, WorkerJob, collector_folder, get_attempt
-from lemming.capabilities.workers.harnesses.harness_table import VENDORS, load_harness, with_command
+from lemming.capabilities.workers.harnesses.harness_table import load_harness, with_command
 from lemming.capabilities.workers.harnesses.harness_types import (
     HarnessEnd,
     HarnessRun,
@@ -26,6 +26,7 @@ from lemming.capabilities.workers.harnesses.json_fields import RunTokens
 from lemming.capabilities.workers.repositories.collector import load_bundle, make_clone, open_collector, patch_clone
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree
+from lemming.capabilities.workers.running.api_shapes import load_api
 from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.ext import ConfigError, describe_field, make_field
 from lemming.kernel.base import paths
@@ -115,7 +116,7 @@ class WorkerProvider(Backend):
         if max_cost_usd is not None and self.harness.api == "none" and self.has_program:
             hint = "remove it, and limit deadline_s: the model requests of this harness do not pass the engine"
             raise Unusable("options.max_cost_usd cannot be kept", where=self.harness_name, hint=hint)
-        vendor = VENDORS.get(self.harness.api)
+        vendor = load_api(self.harness.api) if self.harness.api != "none" else None
         self.key_variable = api_key_env or (vendor.key_variable if vendor and not base_url else "")
         self._base_url, self._env = base_url or (vendor.find_address() if vendor else ""), env or []
         self._max_turns, self.deadline_s, self._silence_s = max_turns, deadline_s, silence_s

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from lemming.capabilities.workers.attempts import organisation_id
 from lemming.capabilities.workers.harnesses.harness_table import (
-    VENDORS,
-    ModelVendor,
     find_program,
     load_harness,
     read_version,
@@ -22,6 +20,7 @@ from lemming.capabilities.workers.repositories.git_command import (
     run_users_git,
 )
 from lemming.capabilities.workers.repositories.user_repository import open_repository, require_own_branch
+from lemming.capabilities.workers.running.api_shapes import VendorApi, load_api
 from lemming.capabilities.workers.running.worker_sandbox import get_worker_sandbox
 from lemming.capabilities.workers.worker_provider import HARNESSES, WorkerProvider
 from lemming.capabilities.workers.worker_steps import send_job, take_worker_turn
@@ -193,7 +192,7 @@ class HarnessFacts(NamedTuple):
     program: str
     version: str
     install: str
-    vendor: ModelVendor
+    vendor: VendorApi
     has_key: bool
 
 
@@ -265,9 +264,9 @@ def list_harnesses() -> list[HarnessFacts]:
     facts = []
     for provider, kind in HARNESSES.items():
         harness = load_harness(kind.harness_name)
-        if not harness.program or harness.api not in VENDORS:
+        if not harness.program or harness.api == "none":
             continue
-        vendor = VENDORS[harness.api]
+        vendor = load_api(harness.api)
         version = read_version(harness) or "version unknown" if find_program(harness) else ""
         has_key = bool(os.environ.get(vendor.key_variable, "").strip())
         facts.append(HarnessFacts(provider, harness.program[0], version, harness.install, vendor, has_key))

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.workers.harnesses.harness_types import HarnessRun
 from lemming.capabilities.workers.harnesses.json_fields import RunTokens
-from lemming.capabilities.workers.running import api_shapes
-from lemming.capabilities.workers.running.api_shapes import Operation, UsageCounter
+from lemming.capabilities.workers.running.api_shapes import Operation, UsageCounter, load_api
 from lemming.capabilities.workers.running.worker_sandbox import RELAY_PORT
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import Unusable
@@ -135,7 +134,8 @@ class ModelGateway:
             )  # fmt: skip
         if not run.base_url:
             raise Unusable("a model must have a server, got none", where=run.harness.name, hint="set options.base_url")
-        self._run, self._api, self._on_activity, self._clock = run, run.harness.api, on_activity, SystemClock()
+        self._run, self._api = run, load_api(run.harness.api)
+        self._on_activity, self._clock = on_activity, SystemClock()
         self.url, self.token = "", f"lemming-{secrets.token_hex(16)}"
         self.tokens, self.requests, self.is_exhausted = RunTokens(), 0, False
         self.cost_usd: float | None = 0.0
@@ -212,7 +212,7 @@ class ModelGateway:
         if request.has_begun:
             await request.cut()
         else:
-            await request.send_whole(status, api_shapes.format_error(self._api, status, message))
+            await request.send_whole(status, self._api.format_error(status, message))
 
     async def _watch_worker(self, request: GatewayRequest, deadline: asyncio.Timeout) -> None:
         """End a request whose worker goes away: nobody would read its answer, which costs."""
@@ -227,14 +227,14 @@ class ModelGateway:
         if not hmac.compare_digest(token.removeprefix("Bearer ").encode(), self.token.encode()):
             raise RefusedRequest(401, "the key must be the one of this run")
         body = await request.read_object() if request.method == "POST" else {}
-        operation, model = api_shapes.parse_request(self._api, request.method, request.target, body)
+        operation, model = self._api.parse_request(request.method, request.target, body)
         if not operation:
             target = f"{request.method} {request.target.partition('?')[0]}"
-            raise RefusedRequest(404, f"request must be one of the {self._api} API, got {target}")
+            raise RefusedRequest(404, f"request must be one of the {self._api.name} API, got {target}")
         limit_usd, priced = run.job.max_cost_usd, run.job.model
         if limit_usd is not None and operation == "generate" and not _is_same_model(model, priced):
             raise RefusedRequest(400, f"model must be {priced}, whose price counts for the cost limit, got {model!r}")
-        if self._api == "openai-chat" and body.get("stream"):
+        if self._api.name == "openai-chat" and body.get("stream"):
             # Otherwise the stream tells no usage.
             body["stream_options"] = {**(body.get("stream_options") or {}), "include_usage": True}
         return operation, model, body
@@ -258,8 +258,8 @@ class ModelGateway:
     async def _forward(self, request: GatewayRequest, operation: Operation, model: str, body: dict[str, Any]) -> None:
         content = json.dumps(body).encode() if request.method == "POST" else b""
         headers = {name: request.headers[name] for name in _SENT_HEADERS if request.headers.get(name)}
-        headers |= {"accept-encoding": "identity", **api_shapes.build_key_headers(self._api, self._run.key)}
-        url = api_shapes.build_url(self._api, self._run.base_url, request.target)
+        headers |= {"accept-encoding": "identity", **self._api.build_key_headers(self._run.key)}
+        url = self._api.build_url(self._run.base_url, request.target)
         async with self._client.stream(request.method, url, content=content, headers=headers) as response:
             self._on_activity()
             if response.is_redirect:  # the key must not follow it
