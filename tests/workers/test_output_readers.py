@@ -229,6 +229,51 @@ def test_plain_text_without_an_end_is_an_error() -> None:
     assert f"at most {MAX_TEXT_CHARS} characters" in result.message
 
 
+def test_a_harness_that_no_code_knows_is_read_by_the_rules_of_its_file(tmp_path: Path) -> None:
+    rules = [
+        {"when": {"kind": ["hello", "again"]}, "session": "{id}"},
+        {"when": {"kind": "say"}, "unless": {"hidden": True}, "reply": "{words.text}", "say": ["{words.text}"]},
+        {
+            "when": {"kind": "do", "object.name": "w*"},
+            "objects": "calls",
+            "tool": ["{object.name}"],
+            "file": "{object.on}",
+        },
+        {
+            "when": {"kind": "bye"},
+            "usage": ["counts"],
+            "end": "model",
+            "status": "{code}",
+            "message": ["{why}", "no reason"],
+        },
+        {"when": {"kind": "bye", "code": 0}, "end": ""},
+    ]
+    table = {"program": ["x"], "output": "events", "tokens": ["in cached", "out", "cached", ""], "events": rules}
+    (tmp_path / "tool.json").write_text(json.dumps(table))
+    calls = [{"name": "write", "on": "a.txt"}, {"name": "look", "on": "b.txt"}]
+    events = [
+        {"kind": "hello", "id": "s1"},
+        {"kind": "say", "words": [{"text": "one"}, {"text": "two"}]},
+        {"kind": "say", "hidden": True, "words": [{"text": "three"}]},
+        {"kind": "do", "calls": calls},
+        {"kind": "bye", "code": 0, "counts": {"in": 5, "cached": 2, "out": 1}},
+        {"kind": "bye", "code": 429, "counts": {"in": 7, "cached": 2, "out": 3}},
+    ]
+    harness = load_harness("tool", tmp_path)
+    reader = READERS[harness.output](harness)
+    steps = [step for event in events[:5] for step in reader.read_line(json.dumps(event).encode())]
+    assert [(step.kind, step.text, step.path) for step in steps] == [
+        ("session", "s1", ""), ("text", "one\ntwo", ""), ("file", "write", "a.txt"),
+    ]  # fmt: skip
+    result = reader.finish(0, "")
+    assert (result.text, result.session, result.error) == ("one\ntwo", "s1", "")
+    assert result.tokens == RunTokens(input=7, output=1, cached=2)
+    list(reader.read_line(json.dumps(events[5]).encode()))
+    result = reader.finish(1, "")
+    assert (result.error, result.message) == ("rate_limit", "no reason")
+    assert result.tokens == RunTokens(input=9, output=3, cached=2), "the last usage is that of the whole run"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_a_real_run_is_read_and_resumed(name: str, harness_folder: Path) -> None:

@@ -31,7 +31,8 @@ class EventRule:
     `objects`: the rule is for each of these, which is `object` in paths. `session`: the session's id. `say`: text for
     screens. `reply`: text that replaces the reply so far, or is added to it by `adds`; an empty text removes it. `tool`:
     name of a call with the arguments `input`, or of a change of `file`. `usage`, `cost`: tokens and dollars, which are
-    added. `end`: the run has ended with this error, or without one. `message`, `status`: words and HTTP status of the error.
+    added, or those of the whole run if the rule has an `end`. `end`: the run has ended with this error, or without one.
+    `message`, `status`: words and HTTP status of the error.
     """
 
     when: Mapping[str, Any] = field(default_factory=dict)

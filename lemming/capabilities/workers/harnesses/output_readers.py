@@ -147,6 +147,8 @@ class OutputReader:
             path = event.fill(rule.file)
             call = describe_call(tool, event.get_object(rule.input))
             yield Progress(kind="file", text=tool, path=path) if path else call
+        if rule.usage and rule.end is not None:  # of the whole run
+            self.tokens = self.cost_usd = None
         for usage in next(filter(None, map(event.get_objects, rule.usage)), []):
             self.tokens = (self.tokens or RunTokens()) + self._count_tokens(usage)
         if cost_usd := event.get_cost(rule.cost):  # a cost of 0 is that of a model without a price
