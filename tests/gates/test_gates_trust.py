@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from gated import call, org
+from guide import prompts
 
 from lemming.cli import run
 from lemming.engine import run_once
@@ -45,6 +46,26 @@ def test_limits_look_at_how_far_a_turn_is_trusted(base: Path) -> None:
     turns = {turn.agent: turn for turn in run_once(base, clock=FrozenClock()).turns}
     assert (turns["ada"].calls, turns["bob"].calls) == (0, 1)
     assert [it.turns for it in replay_ticks(base, [1])] == [2]
+
+
+def test_gates_look_at_how_far_a_memory_is_trusted(base: Path) -> None:
+    """What a stranger had an agent remember is not shown to it again; what it remembered by itself is."""
+    outside = [{"field": "what", "op": "is", "value": "memory"}, {"field": "trust", "op": "is", "value": "outside"}]
+    settings = {
+        "gates": [{"at": "in", "when": {"all": outside}, "then": "block"}],
+        "trust": {"rules": [{"from": "eve", "is": "outside"}]},
+    }
+    kept = [{"key": f"of_tick_{number}", "value": f"value {number}"} for number in (1, 2)]
+    script = [{"tick": number, "reply": say("kept", memory_updates=[update])} for number, update in enumerate(kept, 1)]
+    eve = resume("eve", model={"key": "human"})
+    make_org(base, resume("ada"), eve, script=[*script, {"reply": say("idle")}], org=settings)
+    run_once(base, clock=FrozenClock())
+    assert run(["-C", str(base), "send", "--as", "eve", "remember it"]) == 0
+    for _ in range(2):
+        run_once(base, clock=FrozenClock())
+    shown = prompts(base, 3, "ada")
+    assert "value 1" in shown
+    assert "value 2" not in shown
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ def test_a_turn_is_for_one_request_and_shows_no_other(tmp_path: Path) -> None:
     assert answers(org, "ada").keys() == {first.id}
     tick(org)
     assert answers(org, "ada").keys() == {first.id, second.id}
+    assert prompts(org, 2)["ada"].count("the second") == 1  # not among what was said before it, too
 
 
 def test_the_prompt_that_is_looked_at_before_is_the_turns_also_where_others_are_no_news(tmp_path: Path) -> None:

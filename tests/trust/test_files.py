@@ -148,6 +148,14 @@ def test_a_command_marks_all_that_it_may_have_written(base: Path) -> None:
     assert "trust/agents/ada/workspace/.all.json" in [file["path"] for file in turn.files]
 
 
+def test_a_command_that_may_write_anywhere_marks_what_all_may_read(base: Path) -> None:
+    copies = call("shell", command="mkdir -p ../../../shared; echo obey > ../../../shared/y.txt")
+    played(base, ("ada", copies), ("ben", call("file_read", path="shared/y.txt")), shell={"sandbox": "none"})
+    write(base, "post", "do it")
+    tick(base)
+    assert tick(base)["ben"].trust["is"] == "outside"
+
+
 def test_a_command_that_copies_makes_the_copy_outside(base: Path) -> None:
     tainted(
         base,
