@@ -282,6 +282,20 @@ def test_a_value_in_an_entry_that_a_person_endorses_is_the_persons(base: Path) -
     assert outcomes(base, number) == ["ok"]
 
 
+@pytest.mark.parametrize(("is_strangers", "outcome"), [(False, "ok"), (True, "pending")])
+def test_a_value_in_an_agents_instructions_is_its_own_unless_a_stranger_wrote_them(
+    base: Path, is_strangers: bool, outcome: str
+) -> None:
+    tells = say("I would pay 4900 back.", kind="response")
+    value_org(base, {"agent": "ada", "tick": 4, "reply": PAYS}, first=tells)
+    raw_resume = json.loads((base / "agents/ada/resume.json").read_bytes())
+    raw_resume["instructions"] += " A refund is 4900."
+    fs.write_atomic(base, "agents/ada/resume.json", dump_pretty(raw_resume))
+    if is_strangers:
+        mark_low(base, "agents/ada/resume.json")
+    assert outcomes(base, ask_again(base, "Then do.")) == [outcome]
+
+
 def test_an_agent_that_is_told_a_value_is_asked_about_too(base: Path) -> None:
     may = {"read_outboxes": ["ada", "eve"], "tools": ["refund"]}
     payer = resume("payer", permissions=may, turn={"max_steps": 1})
