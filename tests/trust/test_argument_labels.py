@@ -14,7 +14,7 @@ from test_origins import Refund
 from tracked import MODELS, finished, newest, owner, post, started, tick, tracked, write
 
 from lemming.capabilities.gates.gates_command import standard_gates
-from lemming.capabilities.trust.origins import MAX_SCAN_CHARS, UntrustedValue, label_arguments
+from lemming.capabilities.trust.origins import UntrustedValue, label_arguments
 from lemming.cli import run as lemming
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import dump_pretty
@@ -126,17 +126,6 @@ def test_a_value_is_known_in_the_forms_that_models_give_it(value: Any, argument:
 )
 def test_what_is_like_a_value_by_chance_has_no_label(value: Any, argument: Any) -> None:
     assert label_of(value, argument) == "agent"
-
-
-def test_a_call_without_names_for_its_arguments_still_has_a_lowest_label() -> None:
-    labels = label_arguments([[4900]], "agent", [UntrustedValue(4900, "outside", "")])
-    assert labels == {"args_trust": {}, "args_lowest": "outside"}
-
-
-def test_an_argument_too_large_to_compare_has_the_lowest_label() -> None:
-    values = [UntrustedValue(4900, "outside", ""), UntrustedValue(5900, "known", "")]
-    labels = label_arguments({"first": "x", "large": "y " * MAX_SCAN_CHARS}, "agent", values)
-    assert labels["args_trust"] == {"first": "agent", "large": "outside"}
 
 
 @pytest.mark.parametrize(

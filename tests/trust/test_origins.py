@@ -12,7 +12,7 @@ from test_files import call
 from tracked import MODELS, finished, owner, post, started, tick
 
 from lemming.capabilities.gates.gates_command import standard_gates
-from lemming.capabilities.trust.origins import UntrustedValue, iter_recognizable_values, label_arguments
+from lemming.capabilities.trust.origins import MAX_SCAN_CHARS, UntrustedValue, iter_recognizable_values, label_arguments
 from lemming.cli import run as lemming
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.files import fs
@@ -147,3 +147,14 @@ def test_a_truth_is_no_number_and_a_part_of_a_word_is_no_word() -> None:
     values = [UntrustedValue(1234, "outside", "")]
     assert label_arguments({"a": True, "b": "12345", "c": "x1234"}, "agent", values)["args_lowest"] == "agent"
     assert json.dumps(label_arguments([], "agent", values)) == '{"args_trust": {}, "args_lowest": "agent"}'
+
+
+def test_a_call_without_names_for_its_arguments_still_has_a_lowest_label() -> None:
+    labels = label_arguments([[4900]], "agent", [UntrustedValue(4900, "outside", "")])
+    assert labels == {"args_trust": {}, "args_lowest": "outside"}
+
+
+def test_an_argument_too_large_to_compare_has_the_lowest_label() -> None:
+    values = [UntrustedValue(4900, "outside", ""), UntrustedValue(5900, "known", "")]
+    labels = label_arguments({"first": "x", "large": "y " * MAX_SCAN_CHARS}, "agent", values)
+    assert labels["args_trust"] == {"first": "agent", "large": "outside"}
