@@ -25,7 +25,7 @@ from lemming.kernel.turn.turn_values import Answer, TurnInputs
 
 if TYPE_CHECKING:
     from lemming.kernel.turn.turn_effects import AskPerson
-    from lemming.kernel.turn.turn_values import CheckFinding, CheckFunctions
+    from lemming.kernel.turn.turn_values import CheckFinding
 
 
 R = TypeVar("R")
@@ -39,7 +39,7 @@ class RecordedAnswers:
     """The answers of a turn, from records only."""
 
     def __init__(self, recorded: TickRecords, agent: str, turn: int = 0) -> None:
-        self._recorded, self._agent, self._first = recorded, agent, first_number(turn)
+        self._recorded, self._agent, self._first, self._check_count = recorded, agent, first_number(turn), 0
 
     def ask(self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
         """Return the model's answer number `call`; raise `RecordingExhausted` if there is none."""
@@ -94,18 +94,10 @@ class RecordedAnswers:
         """Return True if tool call number `index` is recorded, or its announcement is."""
         return (self._agent, self._first + index) in self._recorded.tools or self.had_side_effects(index)
 
-    def call_function(
-        self, number: int, name: str, content: dict[str, Any], functions: CheckFunctions
-    ) -> CheckFinding | None:
-        """Return the recorded result of a check function; raise `RecordingExhausted` if there is none."""
-        return restore_finding(self._require(self._recorded.checked, number, f"the answer of {name} to a gate"))
-
-    def run_check(self, number: int, name: str, *_: Any) -> CheckFinding:
-        """Return the recorded result of a program that checked the turn; raise `RecordingExhausted` if there is none."""
-        description = f"the result of {name}"
-        if (finding := restore_finding(self._require(self._recorded.checked, number, description))) is None:
-            raise RecordingExhausted(description)
-        return finding
+    def run_check(self, name: str, *_: Any) -> CheckFinding | None:
+        """Return the recorded result of the turn's next check; raise `RecordingExhausted` if there is none."""
+        number, self._check_count = self._check_count, self._check_count + 1
+        return restore_finding(self._require(self._recorded.checked, number, f"the result of {name}"))
 
     def had_side_effects(self, index: int) -> bool:
         """Return True if the call was announced."""

@@ -369,7 +369,9 @@ class OutputGates:
         return self._judges.ask_judge(rule, fields) if self._judges else reject_judges(rule, fields)
 
     def _run_check(self, name: str, fields: dict[str, Any]) -> CheckFinding | None:
-        return self._turn.call_function(name, fields, make_check_runner)
+        return self._turn.run_check(
+            name, lambda context: make_check_runner(tuple(context.settings.plugins))(name, fields)
+        )
 
 
 def _is_answered(gate: Gate, approvers: Collection[str]) -> bool:

@@ -265,7 +265,8 @@ class GoalLoop:
         make_call = find_fact("workers.make_goal_check") if "workspace" in self._turn.agent.extensions else None
         if make_call is not None:
             return {"command": line, **run_clone_check(self._turn, make_call, command, at)}
-        finding = self._turn.run_check(f"{UNTIL}: {line}"[:200], partial(run_check, command))
+        finding = self._turn.run_check(f"{UNTIL}: {line}"[:200], partial(run_check, command), needs_files=True)
+        finding = finding or CheckFinding("it gave no result")
         return {"command": line, "ended": finding.why, **(finding.content or {"status": None, "tail": ""})}
 
     def _ask_judge(self, drafts: list[OutboxEntry], checks: list[Json]) -> dict[str, Any] | None:

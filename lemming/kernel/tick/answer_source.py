@@ -57,13 +57,12 @@ from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.turn_effects import AskPerson
-from lemming.kernel.turn.turn_values import Answer, CheckFinding, CheckFunctions, TurnInputs
+from lemming.kernel.turn.turn_values import Answer, CheckFinding, CheckRun, TurnInputs
 
 if TYPE_CHECKING:
     from lemming.kernel.tick.live_chain import LiveChain
-    from lemming.kernel.tick.turn_calls import CheckCalls, LiveCalls
+    from lemming.kernel.tick.turn_calls import LiveCalls
     from lemming.kernel.tick.urgent_entries import UrgentEntries
     from lemming.kernel.turn.live_phase import LivePhase, TickScope
     from lemming.kernel.turn.turn_hooks import Capability
@@ -94,6 +93,7 @@ class JournaledAnswers:
         self._get_tick, self._active, self._spent = get_tick, active, inputs.state.consumed_credits
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
         self._first_number = inputs.turn * NUMBERS_PER_TURN  # the turn numbers its calls from 0, the tick from here
+        self._check_count = 0
         self._urgent_entries: UrgentEntries | None = None
         self._requests: ModelRequests | None = None  # nothing checks the requests of most turns
         if inputs.task or inputs.given or active:
@@ -223,26 +223,11 @@ class JournaledAnswers:
 
         return make_live_chain(self._phase, self._active, tuple(self._settings.plugins))
 
-    def call_function(
-        self, number: int, name: str, content: dict[str, Any], functions: CheckFunctions
-    ) -> CheckFinding | None:
-        """Return the finding of a check function, recorded or live. Raises the function's error."""
-        ask = partial(functions(tuple(self._settings.plugins)), name, content)
-        return self._checks.call_function(self._first_number + number, name, ask)
-
-    def run_check(
-        self, number: int, name: str, run: Callable[[ToolContext], CheckFinding], at: str, staged: dict[str, FileEffect]
-    ) -> CheckFinding:
-        """Return the finding of a program that sees the turn's files, recorded or live."""
-        number += self._first_number
-        ask = partial(self._make_live_calls.run_on_files, run, CallView(number, at, staged, self._spent))
-        return self._checks.run_program(number, name, ask)
-
-    @cached_property
-    def _checks(self) -> CheckCalls:
-        from lemming.kernel.tick.turn_calls import CheckCalls  # imported only if needed
-
-        return CheckCalls(self._runtime, self._journal, self._inputs)
+    def run_check(self, name: str, run: CheckRun, at: str, staged: dict[str, FileEffect] | None) -> CheckFinding | None:
+        """Return the finding of the turn's next check, recorded or live. Raises its error."""
+        view = CallView(self._first_number + self._check_count, at, staged or {}, self._spent)
+        self._check_count += 1
+        return self._make_live_calls.run_check(name, run, view, needs_files=staged is not None)
 
     def had_side_effects(self, index: int) -> bool:
         """Return True if the call had side effects, for which the staged files were written first."""

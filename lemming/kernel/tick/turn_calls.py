@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from lemming.kernel.base.blocking_deadline import Deadline
@@ -31,7 +31,7 @@ from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.live_phase import CheckResult, LivePhase, RunTool, StartTool
 from lemming.kernel.turn.tool_results import INTERRUPTED
 from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Outcome, Rejected
-from lemming.kernel.turn.turn_values import CheckFinding, CheckFunctionError, TurnInputs
+from lemming.kernel.turn.turn_values import CheckFinding, CheckFunctionError, CheckRun
 
 
 def _add_verdicts(result: ToolResult, verdicts: Sequence[GateVerdict]) -> ToolResult:
@@ -268,7 +268,32 @@ class LiveCalls:
             success=result.success and not is_final,
         )
 
-    def run_on_files(self, run: Callable[[ToolContext], CheckFinding], view: CallView) -> CheckFinding:
+    def run_check(self, name: str, run: CheckRun, view: CallView, *, needs_files: bool) -> CheckFinding | None:
+        """Return the finding of a check of the turn, recorded or live. Raises its error."""
+        if view.number not in self._checks:
+            record = self._run_live_check(name, run, view, needs_files=needs_files)
+            if needs_files and self._runtime.stop.is_set():  # a stop ends the program: its result says nothing
+                raise EngineStopped
+            self._checks[view.number] = self._journal.append(record)
+        return restore_finding(self._checks[view.number])
+
+    @cached_property
+    def _checks(self) -> dict[int, GateAsked]:
+        records = self._journal.find_agent_records(self._name, self._inputs.turn)
+        return {record.number: record for record in records if isinstance(record, GateAsked)}
+
+    def _run_live_check(self, name: str, run: CheckRun, view: CallView, *, needs_files: bool) -> GateAsked:
+        """Run a check and return the record of its finding or error."""
+        fields: dict[str, Any] = {"agent": self._name, "number": view.number, "function": name}
+        fields |= {"wrote": True} if needs_files else {}
+        ask = partial(self._run_on_files, run, view) if needs_files else partial(run, self._make_context(view))
+        try:
+            finding = self._runtime.call_function(self._name, view.number, name, ask)
+        except CheckFunctionError as error:
+            return GateAsked(**fields, error=redact_values(str(error)))
+        return GateAsked(**fields, found=redact_json(finding._asdict()) if finding else None)
+
+    def _run_on_files(self, run: CheckRun, view: CallView) -> CheckFinding | None:
         """Write the staged files, and return the finding of a program about them."""
         self._write_staged(view.staged)
         context = replace(self._make_context(view), stop=self._runtime.stop)
@@ -308,39 +333,3 @@ class LiveCalls:
             deadline=self._deadline,
             answered=self._inputs.task.answered_calls if self._inputs.task else (),
         )
-
-
-class CheckCalls:
-    """The checks of a turn, by number as in the journal."""
-
-    def __init__(self, runtime: Runtime, journal: Journal, inputs: TurnInputs) -> None:
-        self._runtime, self._journal, self._name = runtime, journal, inputs.agent.name
-        records = journal.find_agent_records(self._name, inputs.turn)
-        self._records = {record.number: record for record in records if isinstance(record, GateAsked)}
-
-    def call_function(self, number: int, name: str, ask: Callable[[], CheckFinding | None]) -> CheckFinding | None:
-        """Return the finding of a check function, recorded or live. Raises the function's error."""
-        if number not in self._records:
-            self._records[number] = self._journal.append(self._call_live(number, name, ask))
-        return restore_finding(self._records[number])
-
-    def run_program(self, number: int, name: str, run: Callable[[], CheckFinding | None]) -> CheckFinding:
-        """Return the finding of a program, recorded or live. A run that was cut off by a kill is made again."""
-        if number not in self._records:
-            record = self._call_live(number, name, run, wrote=True)
-            if self._runtime.stop.is_set():  # a stop ends the program: its result says nothing
-                raise EngineStopped
-            self._records[number] = self._journal.append(record)
-        finding = restore_finding(self._records[number])
-        return finding or CheckFinding("it gave no result")
-
-    def _call_live(
-        self, number: int, name: str, ask: Callable[[], CheckFinding | None], **optional_fields: Any
-    ) -> GateAsked:
-        """Call a check and return the record of its finding or error."""
-        fields: dict[str, Any] = {"agent": self._name, "number": number, "function": name, **optional_fields}
-        try:
-            finding = self._runtime.call_function(self._name, number, name, ask)
-        except CheckFunctionError as error:
-            return GateAsked(**fields, error=redact_values(str(error)))
-        return GateAsked(**fields, found=redact_json(finding._asdict()) if finding else None)

@@ -107,7 +107,6 @@ class TurnStateValues:
     has_requests: bool = False  # it serves, shows or can create requests
     strategy_turn: Any = None  # the `Turn` that strategies see: its conversation and its note
     events: list[Event] = field(default_factory=list)  # of turns with capabilities
-    check_count: int = 0  # of check functions called
     accepted_count: int = 0
     shown_count: int = 0
     failed_attempts: int = 0
@@ -271,11 +270,6 @@ class TurnStateValues:
         """Note that files are on the disk: a later change is not the tools'."""
         self.written_ahead.update(files)
         self.staged.clear()
-
-    def take_check_number(self) -> int:
-        """Return the number of the next check function of the turn."""
-        self.check_count += 1
-        return self.check_count - 1
 
     def show_nothing(self) -> None:
         """Let the turn only ask persons: it shows no agent anything."""

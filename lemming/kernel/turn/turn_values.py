@@ -194,18 +194,11 @@ class AnswerSource(Protocol):
     def has_call(self, index: int) -> bool:
         """Return True if the turn's tool call number `index`, or the start, is recorded."""
 
-    def call_function(
-        self, number: int, name: str, content: dict[str, Any], functions: CheckFunctions
-    ) -> CheckFinding | None:
-        """Return the finding of check function `name`, the turn's check number `number`.
+    def run_check(self, name: str, run: CheckRun, at: str, staged: dict[str, FileEffect] | None) -> CheckFinding | None:
+        """Return the finding of the turn's next check. Raises `CheckFunctionError`.
 
-        Raises `CheckFunctionError`.
+        `staged`: files that are written first, or None for a check that looks at no file.
         """
-
-    def run_check(
-        self, number: int, name: str, run: Callable[[ToolContext], CheckFinding], at: str, staged: dict[str, FileEffect]
-    ) -> CheckFinding:
-        """Return the finding of a program, the turn's check number `number`. The staged files are written first."""
 
     def had_side_effects(self, index: int) -> bool:
         """Return True if the call had side effects, before which `call_tool` wrote the staged files."""
@@ -243,5 +236,5 @@ class CheckFunctionError(Exception):
     """A check function failed. The message describes the failure."""
 
 
-CheckFunctions = Callable[[tuple[str, ...]], Callable[[str, Json], CheckFinding | None]]
-"""Returns the check functions of plugins, which are called by name."""
+CheckRun = Callable[["ToolContext"], CheckFinding | None]
+"""Runs a check of a turn: a function of a plugin, or a program."""

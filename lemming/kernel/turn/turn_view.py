@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from lemming.kernel.messages import OutboxEntry
     from lemming.kernel.obligations.current_request import CurrentRequest
     from lemming.kernel.providers import Message
-    from lemming.kernel.tools.tool_context import ToolContext
     from lemming.kernel.turn.strategy import Turn
     from lemming.kernel.turn.turn_state import TurnState
-    from lemming.kernel.turn.turn_values import Answer, CheckFinding, CheckFunctions, TurnInputs
+    from lemming.kernel.turn.turn_values import Answer, CheckFinding, CheckRun, TurnInputs
 
 T = TypeVar("T")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -284,19 +283,16 @@ class TurnView(ObjectCache):
 
     # --- questions, answered from the journal first -----------------------------------------------------
 
-    def call_function(self, name: str, content: Json, functions: CheckFunctions) -> CheckFinding | None:
-        """Return the finding of a check function. Raises `CheckFunctionError`."""
-        return self._state.source.call_function(self._state.take_check_number(), name, content, functions)
+    def run_check(self, name: str, run: CheckRun, *, needs_files: bool = False) -> CheckFinding | None:
+        """Return the finding of a check, recorded or live. Raises `CheckFunctionError`.
 
-    def run_check(self, name: str, run: Callable[[ToolContext], CheckFinding]) -> CheckFinding:
-        """Return the finding of a program, recorded or live. The turn's files are on the disk while it runs.
-
-        A run that a kill cut off is made again.
+        `needs_files`: the turn's files are on the disk while it runs. A run that a kill cut off is made again.
         """
-        state, staged = self._state, self._state.stage_labels()
-        at = state.answers[-1].at if state.answers else ""
-        finding = state.source.run_check(state.take_check_number(), name, run, at, staged)
-        state.mark_written_ahead(staged)
+        state = self._state
+        staged, at = state.stage_labels() if needs_files else None, state.answers[-1].at if state.answers else ""
+        finding = state.source.run_check(name, run, at, staged)
+        if staged is not None:
+            state.mark_written_ahead(staged)
         return finding
 
     def ask(
