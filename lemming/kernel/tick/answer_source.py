@@ -98,7 +98,7 @@ class JournaledAnswers:
         self._requests: ModelRequests | None = None  # nothing checks the requests of most turns
         if inputs.task or inputs.given or active:
             self._requests = ModelRequests(
-                runtime, journal, snapshot, inputs, self._answers, self._get_live, self._sync_records
+                runtime, journal, snapshot, inputs, self._answers, lambda: self._live, self._sync_records
             )
         # A replay takes no time of its own: a slow machine must not end a turn that had ended well.
         self._deadline = Deadline(limit, clock=runtime.monotonic) if limit and runtime.is_live else NEVER
@@ -210,9 +210,6 @@ class JournaledAnswers:
             plan_call=lambda effect: self._runtime.call_tool(effect.context.index, effect.call, effect.context),
             count_spending=self._requests.count_spending if self._requests else None,
         )
-
-    def _get_live(self) -> tuple[LiveChain, LivePhase] | None:
-        return (self._live, self._phase) if self._live else None
 
     @cached_property
     def _live(self) -> LiveChain | None:

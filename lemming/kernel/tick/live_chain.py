@@ -30,7 +30,7 @@ class LiveChain(EffectChain):
     """The interceptors of a turn's live effects."""
 
     def __init__(self, phase: LivePhase, capabilities: Iterable[Capability]) -> None:
-        self._phase, capabilities = phase, [*capabilities]
+        self.phase, capabilities = phase, [*capabilities]
         self._by_results = {item.name for item in capabilities if item.decides_by_results}
         interceptors = [
             Capability.interceptor(item, TurnView(item.name, phase, phase.inputs.given.get(item.name, {})))
@@ -39,8 +39,9 @@ class LiveChain(EffectChain):
         super().__init__([*interceptors, _NOBODY_ASKS], _perform, self._note_grant)
 
     @staticmethod
-    def advance(steps: Steps, awaited: type[E], answer: Any = None) -> E | Outcome:
+    def advance(steps: Steps, awaited: type[E]) -> E | Outcome:
         """Return the effect of the type `awaited` that all interceptors agreed to, or the outcome."""
+        answer = None
         while True:
             try:
                 request = steps.send(answer)
@@ -50,12 +51,6 @@ class LiveChain(EffectChain):
             if isinstance(request, awaited):
                 return request
             answer = _perform(request)
-
-    def finish(self, steps: Steps, answer: Any) -> Outcome:
-        """Pass the answer of an effect that was performed back through its interceptors, and return the outcome."""
-        outcome = self.advance(steps, _Never, answer)
-        assert isinstance(outcome, Outcome), "nothing more is performed"
-        return outcome
 
     def decides_by_results(self, effect: RunTool) -> bool:
         """Return True if the decision about a call may depend on the results of other calls."""
@@ -68,11 +63,7 @@ class LiveChain(EffectChain):
     def _note_grant(self, event: Event) -> None:
         match event:
             case EffectFinished(AskPerson(), Allowed(answer=Mapping() as grant)):
-                self._phase.grants = {**self._phase.grants, **grant}
-
-
-class _Never(Effect):
-    """An effect that nobody requests."""
+                self.phase.grants = {**self.phase.grants, **grant}
 
 
 def _perform(effect: Effect) -> Any:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from lemming.kernel.tick.live_chain import LiveChain
     from lemming.kernel.tick.runtime import Runtime
     from lemming.kernel.turn.effect_chain import Steps
-    from lemming.kernel.turn.live_phase import LivePhase
 
 
 def build_request(
@@ -70,7 +69,7 @@ def require_not_paused(snapshot: Snapshot, agent: str) -> None:
 class ModelRequests:
     """Checks and reservations of a turn's model calls. `verdicts`: of gates on the current call.
 
-    `get_live` returns the interceptors of live effects with the turn's live phase, or None.
+    `get_chain` returns the interceptors of live effects, or None.
     """
 
     def __init__(
@@ -80,11 +79,11 @@ class ModelRequests:
         snapshot: Snapshot,
         inputs: TurnInputs,
         answers: Mapping[int, ModelReplied | ModelFailed],
-        get_live: Callable[[], tuple[LiveChain, LivePhase] | None],
+        get_chain: Callable[[], LiveChain | None],
         sync_records: Callable[[], None],
     ) -> None:
         self._runtime, self._journal, self._snapshot, self._inputs = runtime, journal, snapshot, inputs
-        self._answers, self._get_live, self._sync_records = answers, get_live, sync_records
+        self._answers, self._get_chain, self._sync_records = answers, get_chain, sync_records
         has_budget = inputs.task is not None and inputs.task.has_budget
         self._reservations = Reservations(journal, inputs) if has_budget else None
         self._counts_models = False  # True: a limit counts the models of the settings, and no other program
@@ -140,20 +139,19 @@ class ModelRequests:
 
     def _pass_interceptors(self, key: str, entry: ModelEntry, request: Request) -> Request:
         """Take a request through its interceptors, and return the request to send. Raises `LimitReached`."""
-        live, self._steps = self._get_live(), None
-        if live is None:
+        chain, self._steps = self._get_chain(), None
+        if chain is None:
             return request
         from lemming.kernel.turn.live_phase import SendRequest  # imported only if needed
 
-        chain, phase = live
         if SendRequest not in chain.handled:
             return request
-        phase.verdicts = []
+        chain.phase.verdicts = []
         steps = chain.begin(SendRequest(key=key, entry=entry, request=request, number=request.step))
         try:
             agreed = chain.advance(steps, SendRequest)
         finally:
-            self.verdicts += phase.verdicts
+            self.verdicts += chain.phase.verdicts
         if not isinstance(agreed, SendRequest):
             raise _to_error(agreed)
         self._steps = steps
@@ -162,10 +160,10 @@ class ModelRequests:
     def finish(self, call: int, reply: Reply) -> Reply:
         """Release the reservation of an answered call, and return its reply as the interceptors let it pass."""
         self.release(call)
-        live = self._get_live() if self._steps else None
-        if live is None or self._steps is None:
+        chain = self._get_chain() if self._steps else None
+        if chain is None or self._steps is None:
             return reply
-        outcome = live[0].finish(self._steps, reply)
+        outcome = chain.finish(self._steps, reply)
         if not isinstance(outcome, Allowed):
             raise _to_error(outcome)
         passed: Reply = outcome.answer

@@ -58,7 +58,13 @@ class EffectChain:
 
     def dispatch(self, effect: effects.Effect) -> effects.Allowed | effects.Refusal:
         """Take an effect through all interceptors of its type, perform it, and return the outcome."""
-        steps, answer = self.begin(effect), None
+        return self.finish(self.begin(effect))
+
+    def finish(self, steps: Steps, answer: Any = None) -> effects.Allowed | effects.Refusal:
+        """Perform what the interceptors of an effect yield, to the end, and return the outcome of the effect.
+
+        `answer`: of the effect, if it was performed already.
+        """
         while True:
             try:
                 request = steps.send(answer)

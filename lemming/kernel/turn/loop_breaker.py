@@ -55,8 +55,13 @@ def failure_loop(error: str) -> Loop:
 
 
 def count_loop(inputs: TurnInputs, loop: Loop) -> tuple[dict[str, int], str]:
-    """Return the agent's counts with one more turn without progress, and the reason for a pause, if any."""
+    """Return the agent's counts with one more turn without progress, and the reason for a pause, if any.
+
+    A turn of requests only ends all other loops: it has made more progress than they did.
+    """
     old_counts, limits, key = inputs.state.loops, inputs.loops, loop.digest
+    if loop.description == ASKED_AGAIN:
+        old_counts = select_request_counts(old_counts)
     counts = {old_key: old_counts[old_key] for old_key in old_counts if old_key != key}
     while len(counts) >= MAX_LOOPS:
         del counts[next(iter(counts))]
@@ -77,15 +82,6 @@ def requests_loop(entries: Iterable[OutboxEntry]) -> Loop | None:
         entry.kind == "request" and entry.targets and "hands_on" not in entry.payload for entry in entries
     )
     return Loop(ASKED_AGAIN, sorted(requests, key=dump_compact)) if requests and is_only_requests else None
-
-
-def count_request(inputs: TurnInputs, loop: Loop) -> tuple[dict[str, int], str]:
-    """Return the agent's counts with one more turn of requests only, and the reason for a pause, if any.
-
-    Other loops end: the turn has made more progress than they did.
-    """
-    narrowed = replace(inputs, state=replace(inputs.state, loops=select_request_counts(inputs.state.loops)))
-    return count_loop(narrowed, loop)
 
 
 def select_request_counts(counts: Mapping[str, int]) -> dict[str, int]:

@@ -32,7 +32,7 @@ REPETITION_REMARK = "the same call was made again and again, and gave the same"
 
 def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = None) -> TurnOutcome:
     """Return the outcome. A failed turn writes nothing except costs and messages for the next turn."""
-    if turn_state.has_withdrawn:
+    if turn_state.events:
         turn_state.restore_entry_order()
     if turn_state.inputs.task and turn_state.inputs.task.request:
         turn_state.note_handoff()
@@ -237,7 +237,7 @@ def _count_loops(
     if not turn_state.entries or (turn_state.inputs.task and turn_state.inputs.task.request):
         return loop_breaker.select_request_counts(old_counts), ""  # says nothing about requests of the agent's own
     request_loop = loop_breaker.requests_loop(turn_state.entries)
-    return loop_breaker.count_request(turn_state.inputs, request_loop) if request_loop else ({}, "")
+    return loop_breaker.count_loop(turn_state.inputs, request_loop) if request_loop else ({}, "")
 
 
 def _detect_loop(

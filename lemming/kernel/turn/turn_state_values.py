@@ -126,7 +126,6 @@ class TurnStateValues:
     memory: dict[str, FileEffect] = field(default_factory=dict)
     transferred: dict[str, float] = field(default_factory=dict)  # by the resume that says so
     failure_entries: list[OutboxEntry] = field(default_factory=list)  # of a failed turn: that there is no answer
-    has_withdrawn: bool = False  # entries of an earlier reply, whose ids are free again
     # Results of its calls.
     results: list[dict[str, Any]] = field(default_factory=list)
     call_ids: list[str] = field(default_factory=list)  # ids of the results at the provider

@@ -227,7 +227,6 @@ class TurnWrites(TurnStateValues):
         raise ToolError(f"the turn's outputs are not written: {sealed.reason}")
 
     def _withdraw(self, effect: effects.Withdraw) -> bool:
-        self.has_withdrawn |= bool(effect.entries)
         self.entries = [entry for entry in self.entries if entry.identity not in effect.entries]
         for path, previous_file in effect.memories.items():
             if self.staged.get(path) is self.memory[path]:
@@ -245,10 +244,12 @@ class TurnWrites(TurnStateValues):
         return effect.end
 
     def restore_entry_order(self) -> None:
-        """Sort the entries by their ids: entries that replace withdrawn ones have got the free ids."""
+        """Sort the entries by their ids if some were withdrawn: those that replace them have got the free ids."""
+        withdrawn = (event.effect for event in self.events if isinstance(event, effects.EffectPerformed))
+        if not any(isinstance(effect, effects.Withdraw) and effect.entries for effect in withdrawn):
+            return
         number_of = {self.inputs.entry_id(number): number for number in range(REMINDERS_FROM)}
         self.entries.sort(key=lambda entry: number_of[entry.id])
-        self.has_withdrawn = False
 
     def seal_outputs(self) -> None:
         """Give the entries, files and results of the turn their final form."""
