@@ -281,7 +281,7 @@ def _start_calls(runtime: Runtime, journal: Journal) -> None:
     runtime.batcher, runtime.journal = None, journal
     if not capability_name:
         return
-    from lemming.kernel.turn.live_phase import BatchContext
+    from lemming.kernel.llm.call_batching import BatchContext
 
     batch_context = BatchContext(
         make=runtime.backends.make_provider,

@@ -16,10 +16,10 @@ from patience import PATIENCE_S
 from lemming.capabilities.batches.queue import BatchQueue
 from lemming.kernel.journal.engine_events import Event
 from lemming.kernel.journal.journal_records import Record
+from lemming.kernel.llm.call_batching import BatchContext
 from lemming.kernel.llm.retrying_provider import RetryingLLMProvider
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.providers import LLMProvider, Reply, Request, make_provider
-from lemming.kernel.turn.live_phase import BatchContext
 from lemming.testing import FrozenClock
 
 APIS: dict[str, Callable[[str], dict[str, Any]]] = {

@@ -30,9 +30,9 @@ from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import AuthenticationFailed, ProviderError, Unavailable
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.journal.journal_records import Record
+from lemming.kernel.llm.call_batching import BatchContext
 from lemming.kernel.llm.model_call import guard_provider_work, validate_reply
 from lemming.kernel.providers import Reply, Request
-from lemming.kernel.turn.live_phase import BatchContext
 
 B = TypeVar("B", BatchAnnounced, BatchSent)
 CallKey = tuple[str, int]

@@ -22,8 +22,8 @@ from lemming.capabilities.batches.batch_client import (
 from lemming.capabilities.batches.batch_records import BatchAnnounced, BatchAwaited, BatchNotSent, BatchSent
 from lemming.ext import Capability, LemmingError, ModelEntry
 from lemming.kernel.base.jsontext import dump_compact
+from lemming.kernel.llm.call_batching import BatchContext
 from lemming.kernel.providers import Reply, Request
-from lemming.kernel.turn.live_phase import BatchContext
 
 NO_BATCH_API_MESSAGE = (
     'a server at base_url is assumed to have no batches (set "batches": true in its options if it has)'

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from lemming.kernel.agents import Agent
     from lemming.kernel.base.contract import ToolCall
     from lemming.kernel.journal.journal_file import Journal
+    from lemming.kernel.llm.call_batching import CallBatcher
     from lemming.kernel.tick.snapshot import Snapshot
     from lemming.kernel.tools import ToolResult
     from lemming.kernel.tools.tool_context import ToolContext
-    from lemming.kernel.turn.live_phase import CallBatcher
     from lemming.kernel.turn.turn_values import CheckFinding
 
 _SETTINGS_RESTORED = Problem("the settings are readable again and in use from now on", severity="note")

@@ -9,15 +9,11 @@ as they are now.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from lemming.kernel.base.contract import ToolCall
-from lemming.kernel.journal.engine_events import Observer
-from lemming.kernel.providers import LLMProvider, Reply
 from lemming.kernel.turn.turn_effects import Effect, LiveEffect
 
 if TYPE_CHECKING:
@@ -162,37 +158,3 @@ class LivePhase(ObjectCache):
     def add_verdicts(self, verdicts: Iterable[GateVerdict]) -> None:
         """Add verdicts to the record of the call. "ask" counts only until persons have approved the call."""
         self.verdicts += verdicts
-
-
-class BatchContext(NamedTuple):
-    """Environment of a tick's model calls for a batcher, with the `journal` of their records.
-
-    `make` makes a bare provider, `live` makes one call immediately, with retries. `journal` has the records
-    of earlier attempts. If `sends` is False, the batcher only waits for batches of earlier attempts. `sleep`
-    ends early when `stop` is set.
-    """
-
-    make: Callable[[ModelEntry], LLMProvider]
-    live: Callable[[ModelEntry, Request], Reply]
-    journal: Journal
-    clock: Callable[[], datetime]
-    notify: Observer
-    stop: threading.Event
-    sends: bool
-    sleep: Callable[[float], object]
-
-
-class CallBatcher(Protocol):
-    """Batcher of a tick's model calls. Every method may be called from any thread."""
-
-    def add_turns(self, turns: int = 1) -> None:
-        """Count turns that may start, before the first model call."""
-
-    def remove_turn(self) -> None:
-        """Count a finished turn. Turns unblocked by the end have been added before."""
-
-    def complete(self, entry: ModelEntry, request: Request) -> Reply:
-        """Return a model's answer.
-
-        Raises the errors of a live call, and `Unavailable` when the engine stops.
-        """

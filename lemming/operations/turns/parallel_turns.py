@@ -12,8 +12,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
+from lemming.kernel.llm.call_batching import CallBatcher
 from lemming.kernel.tick.threads import TurnLock, get_pool
-from lemming.kernel.turn.live_phase import CallBatcher
 from lemming.operations.turns.lanes import Item, Lane, ReadyTurns
 from lemming.operations.turns.turn_dependencies import TurnWaits
 
