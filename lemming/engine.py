@@ -21,6 +21,7 @@ from lemming.kernel.journal.engine_events import Event, Observer, ignore_event
 from lemming.kernel.journal.journal_file import Journal, is_committed, journal_ticks, read_journal
 from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TurnEnded
+from lemming.kernel.journal.tick_plan import TickPlan
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation
@@ -29,7 +30,6 @@ from lemming.kernel.org.schedule import is_due
 from lemming.kernel.plugins.capability_loader import get_capability
 from lemming.kernel.plugins.plugin_registry import collect_items
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
-from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.tick_counter import load_counter, load_tick, persist_tick
 from lemming.kernel.tick.tick_hooks import previous_reading

@@ -35,7 +35,7 @@ _NAMES = {
     "lemming.kernel.turn.preparation_effects":
         "BuildPrompt LabelPrompt ReceiveEntry SelectContext ShowEarlierResult ShowEntry ShowFile ShowMemory",
     "lemming.kernel.turn.prompt_input": "PLAIN PromptLabels",
-    "lemming.kernel.turn.prompt_prefix": "TickContext",
+    "lemming.kernel.tick_context": "TickContext",
     "lemming.kernel.turn.tool_results": "render_result",
     "lemming.kernel.turn.turn_effects":
         "Allowed AskModel AskPerson BindFiles CallTool CarriedOut CarryOut CheckEntries Deferred Effect EffectFinished "
@@ -93,7 +93,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
         ShowFile as ShowFile, ShowMemory as ShowMemory,
     )
     from lemming.kernel.turn.prompt_input import PLAIN as PLAIN, PromptLabels as PromptLabels
-    from lemming.kernel.turn.prompt_prefix import TickContext as TickContext
+    from lemming.kernel.tick_context import TickContext as TickContext
     from lemming.kernel.turn.tool_results import render_result as render_result
     from lemming.kernel.turn.turn_effects import (
         Allowed as Allowed, AskModel as AskModel, AskPerson as AskPerson, BindFiles as BindFiles, CallTool as CallTool,

@@ -61,7 +61,7 @@ KERNEL_FLOORS = (
     {"access", "messages"},
     {"journal"},
     {"llm", "inboxes", "tools"},
-    {"obligations"},
+    {"obligations", "tick_context"},
     {"turn", "plain_organisation"},
     {"tick"},
     {"line"},

@@ -24,11 +24,13 @@ from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import next_due
-from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
+from lemming.kernel.tick.snapshot import take_snapshot
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.descriptions import OrgQuery
 from lemming.kernel.turn.preparation import SkipReason
 from lemming.kernel.turn.preparation_chain import load_capabilities
+from lemming.kernel.turn.wake_check import turn_reason
 from lemming.obligations.answer_fields import parse_answer
 from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
@@ -50,12 +52,12 @@ def find_skip_reason(org: Organisation, names: Collection[str], clock: Clock | N
     return SkipReason(text, any(reason.resolves_itself for reason in reasons.values()))
 
 
-def _take_snapshot(org: Organisation, clock: Clock | None) -> Snapshot:
+def _take_snapshot(org: Organisation, clock: Clock | None) -> TickContext:
     at = timestamp((clock or SystemClock()).now())
     return take_snapshot(org, load_config(org), load_tick(org), at=at)
 
 
-def _find_agent_skip_reason(snapshot: Snapshot, name: str) -> SkipReason:
+def _find_agent_skip_reason(snapshot: TickContext, name: str) -> SkipReason:
     if reason_text := snapshot.plan.skipped.get(name) or snapshot.plan.broken.get(name):
         return SkipReason(f"takes no turn: {reason_text}", resolves_itself=False)
     try:
@@ -71,7 +73,7 @@ def _find_agent_skip_reason(snapshot: Snapshot, name: str) -> SkipReason:
             return SkipReason(f"is due in tick {tick} ({_HOW_TO_RUN.format(name)})", resolves_itself=False)
         if is_stalled(snapshot.org, name) and name not in find_pending_work(snapshot, [name]).due_now:
             return SkipReason(STALLED, resolves_itself=False)
-        reason = snapshot.turn_reason(name)
+        reason = turn_reason(snapshot, name)
     except LemmingError as error:
         return SkipReason(f"takes no turn: {error}", resolves_itself=False)
     # an agent that would run anyway is not the cause; its last failure is reported separately

@@ -20,8 +20,8 @@ from lemming.kernel.journal.journal_records import (
     TurnStarted,
     TurnTold,
 )
+from lemming.kernel.journal.tick_plan import FOR_OTHERS, TickPlan
 from lemming.kernel.providers import Reply
-from lemming.kernel.tick.firing_plan import FOR_OTHERS, TickPlan
 
 
 class TickRecords:

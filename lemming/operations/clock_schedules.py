@@ -17,12 +17,13 @@ from lemming.kernel.tick.tick_hooks import (
     CapabilityUse,
     KnownSchedules,
     find_current_reading,
+    get_capability_uses,
     load_known_schedules,
     uses_clock,
 )
 
 if TYPE_CHECKING:
-    from lemming.kernel.tick.snapshot import Snapshot
+    from lemming.kernel.tick_context import TickContext
     from lemming.kernel.turn.descriptions import ClockSchedule, TickView
 
 
@@ -43,17 +44,19 @@ def iter_upcoming(use: CapabilityUse, view: TickView, start: datetime) -> Iterat
             yield map(partial(UpcomingEvent, agent=agent, description=description), times)
 
 
-def record_schedules(snapshot: Snapshot) -> None:
+def record_schedules(snapshot: TickContext) -> None:
     """Record the current schedules at a tick's reading, so the next tick recognises new ones.
 
     Nothing is written without changes. Schedules of broken agents keep the recorded values.
     """
     org, since, at = snapshot.org, snapshot.since, snapshot.at
-    if not uses_clock(snapshot.capability_uses):
+    uses = get_capability_uses(org, snapshot.survey, snapshot.config)
+    if not uses_clock(uses):
         return
-    schedules = isolate(
-        lambda: [item for use in snapshot.capability_uses for item in use.list_schedules(snapshot.view)]
-    )
+    from lemming.kernel.turn.descriptions import TickView  # most ticks use no clock
+
+    view = TickView(org, snapshot.config, snapshot.survey, snapshot.tick, at, since)
+    schedules = isolate(lambda: [item for use in uses for item in use.list_schedules(view)])
     if isinstance(schedules, Exception):  # some are unreadable
         return
     known_schedules = load_known_schedules(org)

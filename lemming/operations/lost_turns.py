@@ -20,9 +20,9 @@ from lemming.kernel.files.disk_errors import require_about_one_file
 from lemming.kernel.journal.checksums import iter_lines
 from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Journal, load_plan, read_journal
 from lemming.kernel.journal.journal_records import TurnStarted
+from lemming.kernel.journal.tick_plan import TickPlan
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import take_snapshot
 from lemming.operations.turns.running_tick import Tick, is_behind, is_other_agent

@@ -8,10 +8,11 @@ from dataclasses import replace
 from lemming.kernel.agents import suggest_agent
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tick.tick_hooks import get_capability_uses
+from lemming.kernel.tick_context import TickContext
 
 
-def select_agents(runtime: Runtime, snapshot: Snapshot, *, is_begun: bool) -> Snapshot:
+def select_agents(runtime: Runtime, snapshot: TickContext, *, is_begun: bool) -> TickContext:
     """Return the snapshot with only the agents selected in `runtime` due, as `choose_agents` does.
 
     A tick in progress keeps its plan. The selected agents run in this tick if the plan names them, else after
@@ -24,7 +25,7 @@ def select_agents(runtime: Runtime, snapshot: Snapshot, *, is_begun: bool) -> Sn
     return snapshot
 
 
-def choose_agents(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
+def choose_agents(snapshot: TickContext, names: Sequence[str]) -> TickContext:
     """Return the snapshot of a tick in which only the named agents are due.
 
     Paused and broken agents and agents of a person still take no turn. Agents due by the clock but not named
@@ -37,7 +38,8 @@ def choose_agents(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
             raise UsageError(f'agent "{name}" does not exist', hint=hint)
     excluded = {*plan.skipped, *plan.broken}
     order = [name for name in survey.turn_order if name in names and name not in excluded]
-    by_clock = {name for use in snapshot.capability_uses if use.uses_clock for name in use.agents}
+    uses = get_capability_uses(snapshot.org, survey, snapshot.config)
+    by_clock = {name for use in uses if use.uses_clock for name in use.agents}
     chosen = replace(
         plan,
         order=order,

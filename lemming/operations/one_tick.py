@@ -28,6 +28,7 @@ from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Durability, Jou
 from lemming.kernel.journal.journal_packing import TICKS_PER_SEGMENT
 from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TickStarted, TurnCommitted, TurnSkipped
+from lemming.kernel.journal.tick_plan import TickPlan, later_reading
 from lemming.kernel.journal.turn_report import TickReport, TurnReport
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.changing import load_recorded_settings
@@ -35,11 +36,11 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.plugins.capability_table import PREFIXES, provided
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins
-from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
+from lemming.kernel.tick.snapshot import take_snapshot
 from lemming.kernel.tick.tick_counter import encode_counter, load_tick, persist_tick
-from lemming.kernel.tick.tick_hooks import later_reading
+from lemming.kernel.tick.tick_hooks import get_capability_uses, uses_clock
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.tools import get_server_sources, missing_server_tool_reason, refresh_tools
 from lemming.libraries.journal_sealing import remove_old_segments, seal_old_journals
 from lemming.operations.clock_schedules import record_schedules
@@ -105,7 +106,7 @@ def _can_be_quiet(runtime: Runtime, config: Config, journalled: list[int]) -> bo
 
 
 def _run_with_journal(
-    runtime: Runtime, snapshot: Snapshot, journalled: list[int], began: float, *, advance: bool
+    runtime: Runtime, snapshot: TickContext, journalled: list[int], began: float, *, advance: bool
 ) -> TickReport:
     """Run steps 4 to 8 of a tick with turns."""
     # Imported here: all that a turn needs, which a tick without turns does not pay for.
@@ -147,7 +148,7 @@ def _run_with_journal(
 
         # 7. One flush for the whole tick, then the counter. If the engine dies before, this tick runs again;
         #    if it dies after, the next run only closes this journal.
-        _advance_counter(runtime.base, tick, snapshot.next_reading, config.org.durability, advance=advance)
+        _advance_counter(runtime.base, tick, _find_next_reading(snapshot), config.org.durability, advance=advance)
 
         # 8. The last record commits the tick.
         journal.append(TickCommitted(tick=report.tick, advanced=advance, totals=report.totals))
@@ -178,7 +179,7 @@ def _check_past(runtime: Runtime, config: Config, tick: int, journalled: list[in
 
 def _take_snapshot(
     runtime: Runtime, config: Config, tick: int, journalled: list[int], records: list[Record]
-) -> Snapshot:
+) -> TickContext:
     """Return the files as all turns of this tick see them, with the recorded or a new plan."""
     started = find_plan(records)
     plan = TickPlan.from_record(started) if started else None
@@ -199,7 +200,7 @@ def _take_snapshot(
     return snapshot
 
 
-def _announce_tick(runtime: Runtime, snapshot: Snapshot, records: list[Record]) -> None:
+def _announce_tick(runtime: Runtime, snapshot: TickContext, records: list[Record]) -> None:
     """Notify observers that a tick begins, or that an interrupted tick resumes from the records."""
     at, since = snapshot.plan.at, snapshot.plan.since
     if since and at < since:
@@ -218,7 +219,7 @@ def _announce_tick(runtime: Runtime, snapshot: Snapshot, records: list[Record]) 
         runtime.report_problem(problem)
 
 
-def _iter_unknown_tools(snapshot: Snapshot) -> Iterator[Problem]:
+def _iter_unknown_tools(snapshot: TickContext) -> Iterator[Problem]:
     survey = snapshot.survey
     toolsets = {name: snapshot.toolset.for_agent(name) for mentions in survey.by_tool.values() for name, _ in mentions}
     for tool, mentions in sorted(survey.by_tool.items()):
@@ -235,7 +236,7 @@ def _iter_unknown_tools(snapshot: Snapshot) -> Iterator[Problem]:
                 yield Problem(reason[0], file, pointer=pointer, hint=reason[1], severity="warning", code="LMG-301")
 
 
-def _scan_servers(runtime: Runtime, snapshot: Snapshot, started: TickStarted | None) -> Snapshot:
+def _scan_servers(runtime: Runtime, snapshot: TickContext, started: TickStarted | None) -> TickContext:
     """Return the snapshot with the catalogues of tool servers: from the tick's record, else from a scan."""
     if not snapshot.survey.has_server_tools:
         return snapshot
@@ -247,8 +248,14 @@ def _scan_servers(runtime: Runtime, snapshot: Snapshot, started: TickStarted | N
     return replace(snapshot, servers=servers)
 
 
+def _find_next_reading(snapshot: TickContext) -> str:
+    """Return the clock reading from which the next tick starts, or an empty text without clock schedules."""
+    uses = get_capability_uses(snapshot.org, snapshot.survey, snapshot.config)
+    return snapshot.plan.next_reading if uses_clock(uses) else ""
+
+
 def _end_quiet_tick(
-    runtime: Runtime, snapshot: Snapshot, turn_reports: Sequence[TurnReport], began: float, *, advance: bool
+    runtime: Runtime, snapshot: TickContext, turn_reports: Sequence[TurnReport], began: float, *, advance: bool
 ) -> TickReport:
     """End a tick without turns: no journal is written, only the counter."""
     tick = snapshot.tick
@@ -257,7 +264,7 @@ def _end_quiet_tick(
             runtime.notify((TurnSkipped if turn_report.status == "skipped" else TurnCommitted)(report=turn_report))
     if advance:
         is_synced = snapshot.config.org.durability != "off"
-        persist_tick(runtime.base, tick + 1, read_at=snapshot.next_reading, sync=is_synced)
+        persist_tick(runtime.base, tick + 1, read_at=_find_next_reading(snapshot), sync=is_synced)
     report = TickReport(
         tick=tick,
         turns=(*turn_reports, *snapshot.plan.excluded_reports()),

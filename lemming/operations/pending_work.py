@@ -19,7 +19,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.org.schedule import next_due
 from lemming.kernel.tick.error_boundary import isolate
-from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.preparation import TurnContext
 from lemming.kernel.turn.preparation_chain import prepare_context
 from lemming.kernel.turn.tool_results import is_news
@@ -37,7 +37,7 @@ class PendingWork:
     later: dict[str, int] = field(default_factory=dict)
 
 
-def find_pending_work(snapshot: Snapshot, names: Collection[str] | None = None) -> PendingWork:
+def find_pending_work(snapshot: TickContext, names: Collection[str] | None = None) -> PendingWork:
     """Return the agents, of `names` or of all, with work pending for which the agent would take a turn.
 
     Pending work is an unread entry with the agent as target, a request the agent can continue, or a tool
@@ -59,7 +59,7 @@ def find_pending_work(snapshot: Snapshot, names: Collection[str] | None = None) 
     return pending_work
 
 
-def immediate_snapshot(snapshot: Snapshot) -> Snapshot:
+def immediate_snapshot(snapshot: TickContext) -> TickContext:
     """Return the snapshot of a tick run immediately for pending work, outside the clock.
 
     An agent that always wakes, or has a stalled request, takes a turn in this tick only for work addressed to
@@ -82,7 +82,7 @@ def immediate_snapshot(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, plan=replace(plan, order=order, not_due=not_due, at_once=True))
 
 
-def _has_tick_deadline(snapshot: Snapshot, name: str) -> bool:
+def _has_tick_deadline(snapshot: TickContext, name: str) -> bool:
     """Return True if the agent waits for a person until a given tick."""
     try:
         state = read_state(snapshot.org, name)
@@ -103,7 +103,7 @@ def is_stalled(org: Organisation, name: str) -> bool:
         return False
 
 
-def _next_work_tick(snapshot: Snapshot, agent: Agent) -> int | None:
+def _next_work_tick(snapshot: TickContext, agent: Agent) -> int | None:
     """Return the first tick in which the agent takes a turn for pending work, or None."""
     state, config = read_state(snapshot.org, agent.name), snapshot.config
     allocation = resolve_credits(config, agent.name, agent.credits)
@@ -119,14 +119,14 @@ def _next_work_tick(snapshot: Snapshot, agent: Agent) -> int | None:
     if not (state.results or preparations.blocks or _has_addressed_entry(view, agent, agenda)):
         return None
     due = next_due(agent.schedule, snapshot.tick)
-    check = check_wake(snapshot, agent, snapshot.survey.digests[agent.name])
+    check = check_wake(snapshot, agent.name)
     if not isinstance(check, TurnReason):
         return due if _has_work(snapshot, agent, check[0]) else None
     wake_tick = preparations.next_wake_tick()
     return None if wake_tick is None else next_due(agent.schedule, max(wake_tick, snapshot.tick))
 
 
-def _has_work(snapshot: Snapshot, agent: Agent, context: TurnContext) -> bool:
+def _has_work(snapshot: TickContext, agent: Agent, context: TurnContext) -> bool:
     tools = snapshot.toolset.for_agent(agent.name)
     if any(is_news(result, tools.get(result["tool"])) for result in context.state.results):
         return True

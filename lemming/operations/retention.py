@@ -28,7 +28,8 @@ from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import load_installed
-from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tick.tick_hooks import get_capability_uses
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.descriptions import ExpiredMemory, OrgQuery
 from lemming.kernel.turn.preparation import RetentionHold
 from lemming.kernel.turn.preparation_chain import active_capabilities
@@ -324,9 +325,9 @@ def remove_expired(tick: Tick) -> None:
         runtime.org.get_cache(EntryIndex).remove(file)
 
 
-def _remove_expired_memories(snapshot: Snapshot) -> None:
+def _remove_expired_memories(snapshot: TickContext) -> None:
     """Remove the memories of due agents that capabilities declare expired. Raises `DiskError`."""
-    for use in snapshot.capability_uses:
+    for use in get_capability_uses(snapshot.org, snapshot.survey, snapshot.config):
         due_agents = [name for name in snapshot.plan.order if name in use.agents]
         if due_agents and ExpiredMemory in use.capability.describes:
             agents = {name: snapshot.survey.agents[name] for name in due_agents}

@@ -13,12 +13,13 @@ from lemming.kernel.base.clock import SystemClock, parse_timestamp, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.times import get_zone
 from lemming.kernel.inboxes.entry_index import EntryIndex
+from lemming.kernel.journal.tick_plan import TickPlan
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import fire_point
-from lemming.kernel.tick.firing_plan import TickPlan, make_plan
+from lemming.kernel.tick.firing_plan import make_plan
 from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_uses
 from lemming.kernel.tools import get_toolset

@@ -14,11 +14,12 @@ from lemming.kernel.base.errors import CorruptState, LemmingError, Problem
 from lemming.kernel.journal.journal_file import last_record, load_plan, read_journal
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.journal.ledger import AgentState, read_state
+from lemming.kernel.journal.tick_plan import TickPlan
 from lemming.kernel.journal.turn_report import ReasonCode, TurnReason
 from lemming.kernel.org.capability_usage import resolve_credits
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.tick.firing_plan import TickPlan, make_plan
+from lemming.kernel.tick.firing_plan import make_plan
 from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_uses, uses_clock
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey

@@ -26,7 +26,7 @@ from lemming.kernel.providers import LLMProvider, Request
 from lemming.kernel.tick.live_chain import make_live_chain
 from lemming.kernel.tick.model_backends import Backends
 from lemming.kernel.tick.model_requests import build_request
-from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.live_phase import LivePhase, SendRequest
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.turn_prompt import make_user_message
@@ -77,7 +77,7 @@ class PromptSize(NamedTuple):
         return sum(self.parts.get(name, 0) for name in (REPLY_FORM, CHAT_TEMPLATE)) / max(self.tokens, 1)
 
 
-def build_first_request(snapshot: Snapshot, inputs: TurnInputs) -> SentPrompt:
+def build_first_request(snapshot: TickContext, inputs: TurnInputs) -> SentPrompt:
     """Return the request of a turn's first call, without sending it."""
     entry = inputs.model
     backends = Backends(snapshot.org.base, SystemClock(), threading.Event(), lambda _: None, snapshot.config.org)

@@ -16,6 +16,7 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.journal.journal_file import journal_ticks, read_journal
 from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import TurnEnded, TurnStarted
+from lemming.kernel.journal.tick_plan import TickPlan
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.org.capability_usage import find_used_capabilities, resolve_credits
 from lemming.kernel.org.config import Config, load_config
@@ -23,13 +24,14 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.plugins.capability_loader import can_be_unimported
 from lemming.kernel.tick.error_boundary import isolate, to_skip_reason
-from lemming.kernel.tick.firing_plan import TickPlan
-from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
+from lemming.kernel.tick.snapshot import take_snapshot
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.tick_hooks import previous_reading
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.turn_inputs import from_record
+from lemming.kernel.turn.turn_inputs import from_record, gather_inputs
 from lemming.kernel.turn.turn_values import TurnInputs
+from lemming.kernel.turn.wake_check import turn_reason
 from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.operations.named_agents import choose_agents
 
@@ -58,7 +60,7 @@ class PreparedPrompt(NamedTuple):
 class TickPreview:
     """A tick that has not finished. `started` and `ended` contain the records of its turns."""
 
-    snapshot: Snapshot
+    snapshot: TickContext
     started: dict[str, TurnStarted]
     ended: dict[str, TurnEnded]
 
@@ -92,7 +94,7 @@ class TickPreview:
             return self.plan.turn_reasons[name]
         if name in self.started and name in self.survey.agents:
             return TurnReason("begun", "its turn was interrupted, and continues")
-        reason = isolate(lambda: self.snapshot.turn_reason(name))
+        reason = isolate(lambda: turn_reason(self.snapshot, name))
         if not isinstance(reason, Exception):
             return reason
         config = self.snapshot.config
@@ -112,13 +114,14 @@ class TickPreview:
         unlimited_credits = AgentCredits(max_credits=None, soft_cap=allocation.soft_cap)
         other_allocations = {key: value for key, value in snapshot.config.allocations.items() if key != name}
         always_due_agent = replace(agent, credits=unlimited_credits, schedule=replace(agent.schedule, wake="always"))
-        prepared = snapshot.gather_inputs(name)
+        prepared = gather_inputs(snapshot, name)
         if isinstance(prepared, TurnReason):  # otherwise decided by the turn: the agent's wake mode defines news
-            prepared = replace(
+            unlimited = replace(
                 snapshot,
                 config=replace(snapshot.config, allocations=other_allocations),
                 survey=replace(snapshot.survey, agents={**snapshot.survey.agents, name: always_due_agent}),
-            ).gather_inputs(name)
+            )
+            prepared = gather_inputs(unlimited, name)
         if isinstance(prepared, TurnReason):
             message = f"{name} would not be called now: {prepared.text}"
             raise UsageError(message, hint="see `lemming waiting` for what waits for a person")

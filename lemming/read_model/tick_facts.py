@@ -22,9 +22,9 @@ from lemming.kernel.journal.checksums import is_intact, line_checksum
 from lemming.kernel.journal.journal_file import raw_journal
 from lemming.kernel.journal.journal_parser import InvalidRecord, parse_record
 from lemming.kernel.journal.journal_records import RECORDS
+from lemming.kernel.journal.tick_plan import FOR_OTHERS
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.firing_plan import FOR_OTHERS
 
 _OMITTED = frozenset(("type", "epoch", "check", "remarks", "notes", "state"))
 """Keys of a turn's last line outside the facts."""

@@ -20,8 +20,8 @@ from lemming.kernel.journal.engine_events import Event, TickBegins, TickEnds
 from lemming.kernel.journal.journal_file import journal_ticks, load_contents, make_prompt_reader
 from lemming.kernel.journal.journal_parser import JournalContents
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TickStarted
+from lemming.kernel.journal.tick_plan import TickPlan
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.read_model.journal_ticks import newest_journals
 
 POLL_S = 0.5

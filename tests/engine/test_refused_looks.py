@@ -21,7 +21,9 @@ from lemming.kernel.journal.ledger import AgentState, write_state
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.snapshot import Snapshot, take_snapshot
+from lemming.kernel.tick.firing_plan import PauseCheck
+from lemming.kernel.tick.snapshot import take_snapshot
+from lemming.kernel.tick_context import TickContext
 from lemming.obligations.request_deadlines import DeadlineExtensions
 from lemming.operations.pending_work import find_pending_work, immediate_snapshot, is_stalled
 from lemming.operations.turns.running_tick import find_refused_paths
@@ -106,7 +108,7 @@ def test_a_refused_look_leaves_nothing_to_go_on_with_undone(base: Path, refusal:
     begun = OpenRequest(request="human/00000000_x", asked=(waits,), enough=(1,), turns=1, stands_still=True)
     write_state(base, "bob", AgentState(tick=1, requests=(begun,)))
 
-    def now() -> Snapshot:
+    def now() -> TickContext:
         org = Organisation(base)
         return take_snapshot(org, load_config(org), 3)
 
@@ -138,7 +140,9 @@ def test_a_refused_look_passes_over_no_pause(base: Path, refusal: int) -> None:
     org = Organisation(base)
     snapshot = take_snapshot(org, load_config(org), 1)
     (base / "agents/ada/resume.json").write_bytes(dump_pretty(resume("ada", paused="not now")))
-    assert "not now" in asked_with_each_look_refused(base, refusal, lambda: snapshot.pause_check.pause_reason("ada"))
+    assert "not now" in asked_with_each_look_refused(
+        base, refusal, lambda: snapshot.get_cache(PauseCheck).pause_reason("ada")
+    )
 
 
 @pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE])

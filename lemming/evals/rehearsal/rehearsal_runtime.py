@@ -34,7 +34,7 @@ from lemming.kernel.tick.error_boundary import EngineStopped, isolate
 from lemming.kernel.tick.model_requests import build_request, resolve_entry
 from lemming.kernel.tick.recorded_answers import restore_result
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.tools import EngineTool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.turn_inputs import from_record
@@ -191,7 +191,7 @@ class RehearsalRuntime(Runtime):
         since = self.recorded_tick.start_record.since if self.recorded_tick.records else ""
         return since or super().previous_reading(tick, ticks)
 
-    def scan_servers(self, snapshot: Snapshot) -> dict[str, Json]:
+    def scan_servers(self, snapshot: TickContext) -> dict[str, Json]:
         """Return the recorded scan of the servers, without contacting a server."""
         return self.recorded_tick.start_record.server_tools if self.recorded_tick.records else {}
 

@@ -35,10 +35,10 @@ from lemming.kernel.journal.journal_records import (
     TurnTold,
 )
 from lemming.kernel.journal.read_cursor import ReadMark
+from lemming.kernel.journal.tick_plan import TickPlan
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_file_names
 from lemming.kernel.org.organisation import OrgPath
-from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.libraries.outbox_files import read_entry
 
 FILE_LIMIT_BYTES = 1 << 30

@@ -30,7 +30,7 @@ from lemming.kernel.plugins.capability_table import STRATEGIES_SHIPPED
 from lemming.kernel.providers import Reply, Request
 from lemming.kernel.tick.recorded_answers import restore_finding, restore_result
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.dialogue import drop_unanswered
@@ -125,7 +125,7 @@ class ReplayRuntime(Runtime):
         record = self.recorded.answers.get((agent, call))
         return WriteOff.from_json(record.lost) if record else write_off
 
-    def scan_servers(self, snapshot: Snapshot) -> dict[str, Json]:
+    def scan_servers(self, snapshot: TickContext) -> dict[str, Json]:
         """Return the scan result of the recorded tick; no server is contacted."""
         return self.recorded.start_record.server_tools
 

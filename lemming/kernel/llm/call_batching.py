@@ -1,4 +1,4 @@
-"""Model calls that wait for each other, so that they go out together: what a batcher gets, and what it does."""
+"""Batching of model calls, so that they go out together: what a batcher gets, and what it does."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ from lemming.kernel.tick.recorded_answers import (
     was_approved,
 )
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.turn_commits import Commits
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.turn_effects import AskPerson
 from lemming.kernel.turn.turn_values import Answer, CheckFinding, CheckRun, TurnInputs
@@ -78,7 +78,7 @@ class JournaledAnswers:
         self,
         runtime: Runtime,
         journal: Journal,
-        snapshot: Snapshot,
+        snapshot: TickContext,
         inputs: TurnInputs,
         commits: Commits,
         get_tick: Callable[[], TickScope],

@@ -27,7 +27,8 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_loader import get_capability
 from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.providers import Message, Reply, Request
-from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tick.firing_plan import PauseCheck
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.turn_effects import Allowed, Deferred, Outcome, Rejected
 from lemming.kernel.turn.turn_values import TurnInputs
 
@@ -60,10 +61,11 @@ def build_request(
     )
 
 
-def require_not_paused(snapshot: Snapshot, agent: str) -> None:
+def require_not_paused(snapshot: TickContext, agent: str) -> None:
     """Raise `Paused` if an agent has been paused since the tick began."""
-    if not snapshot.pause_check.has_no_pause(agent):
-        raise Paused(snapshot.pause_check.pause_reason(agent), hint="end it with `lemming unpause`")
+    check = snapshot.get_cache(PauseCheck)
+    if not check.has_no_pause(agent):
+        raise Paused(check.pause_reason(agent), hint="end it with `lemming unpause`")
 
 
 class ModelRequests:
@@ -76,7 +78,7 @@ class ModelRequests:
         self,
         runtime: Runtime,
         journal: Journal,
-        snapshot: Snapshot,
+        snapshot: TickContext,
         inputs: TurnInputs,
         answers: Mapping[int, ModelReplied | ModelFailed],
         get_chain: Callable[[], LiveChain | None],

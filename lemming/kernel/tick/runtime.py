@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from lemming.kernel.base.contract import ToolCall
     from lemming.kernel.journal.journal_file import Journal
     from lemming.kernel.llm.call_batching import CallBatcher
-    from lemming.kernel.tick.snapshot import Snapshot
+    from lemming.kernel.tick_context import TickContext
     from lemming.kernel.tools import ToolResult
     from lemming.kernel.tools.tool_context import ToolContext
     from lemming.kernel.turn.turn_values import CheckFinding
@@ -230,7 +230,7 @@ class Runtime:
         stop, monotonic, pause = self.stop, self.monotonic, self.pause
         return Backends(self.base, self.clock, stop, self.report_problem, monotonic=monotonic, pause=pause)
 
-    def scan_servers(self, snapshot: Snapshot) -> dict[str, Json]:
+    def scan_servers(self, snapshot: TickContext) -> dict[str, Json]:
         """Return the catalogues of the servers that firing agents may call, by capability."""
         agents = snapshot.survey.agents
         firing = [agents[name] for name in snapshot.plan.order if name in agents]

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.kernel.agents import Survey
 from lemming.kernel.base import paths
-from lemming.kernel.base.clock import is_timestamp, parse_timestamp
+from lemming.kernel.base.clock import is_timestamp
 from lemming.kernel.base.errors import ConfigError, LemmingError
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.journal.journal_file import load_plan
+from lemming.kernel.journal.tick_plan import TickPlan
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -31,7 +31,6 @@ from lemming.kernel.plugins.capability_loader import (
 from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate
-from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.tick_counter import load_counter
 
 if TYPE_CHECKING:  # most ticks ask no capability, and start sooner without the descriptions
@@ -135,10 +134,6 @@ def find_current_reading(schedule: ClockSchedule, view: TickView) -> str:
 # --- readings of the clock ---
 
 
-BELIEVED_AHEAD = timedelta(days=1)
-"""A clock set back by less is waited for, so nothing is due twice. By more, it was wrong before."""
-
-
 def previous_reading(base: OrgPath, tick: int, ticks: list[int]) -> str:
     """Return the reading up to which earlier ticks handled due schedules; empty before the first reading.
 
@@ -151,26 +146,7 @@ def previous_reading(base: OrgPath, tick: int, ticks: list[int]) -> str:
         return read_at
     started = load_plan(base, previous_tick)
     plan = TickPlan.from_record(started) if started else None
-    return next_reading(plan) if plan and plan.at else read_at
-
-
-def next_reading(plan: TickPlan) -> str:
-    """Return the reading that a tick leaves for the next tick.
-
-    A tick that left out agents due by the clock leaves the reading from its own start.
-    """
-    return plan.since if plan.left_out and plan.since else later_reading(plan.at, plan.since)
-
-
-def later_reading(at: str, since: str) -> str:
-    """Return the reading a tick leaves for the next tick: its own, or a slightly later previous reading.
-
-    >>> later_reading("2026-11-23T08:00:00.000Z", "2026-11-23T09:00:00.000Z")
-    '2026-11-23T09:00:00.000Z'
-    >>> later_reading("2026-11-23T08:00:00.000Z", "2030-01-01T00:00:00.000Z")
-    '2026-11-23T08:00:00.000Z'
-    """
-    return since if at and since > at and parse_timestamp(since) - parse_timestamp(at) <= BELIEVED_AHEAD else at
+    return plan.next_reading if plan and plan.at else read_at
 
 
 _LIMIT_BYTES = 16 << 20

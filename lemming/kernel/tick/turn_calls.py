@@ -23,8 +23,8 @@ from lemming.kernel.tick.live_chain import LiveChain, to_result
 from lemming.kernel.tick.parallel_calls import CallOutcome, DecidedCall, ParallelCalls, can_run_in_parallel
 from lemming.kernel.tick.recorded_answers import CallView, make_tool_record, restore_finding
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.turn_commits import Commits
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.tools import EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_call import can_leave_files, redact_workspace
 from lemming.kernel.tools.tool_context import ToolContext
@@ -49,7 +49,7 @@ class LiveCalls:
         self,
         runtime: Runtime,
         journal: Journal,
-        snapshot: Snapshot,
+        snapshot: TickContext,
         phase: LivePhase,
         commits: Commits,
         deadline: Deadline,

@@ -37,7 +37,7 @@ from lemming.kernel.memory import MEMORY_LIMIT_BYTES, MemoryFolders
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.turn_values import TurnOutcome
 
 
@@ -95,7 +95,7 @@ class Commits:
     _unwritten_paths: set[str] = field(default_factory=set)
 
     @classmethod
-    def from_snapshot(cls, runtime: Runtime, journal: Journal, snapshot: Snapshot) -> Commits:
+    def from_snapshot(cls, runtime: Runtime, journal: Journal, snapshot: TickContext) -> Commits:
         """Return the commits of a tick, with the reports of the snapshot shared by the turns."""
         return cls(runtime, journal, snapshot.open_mail(), snapshot.config.org, reports=snapshot.reports)
 

@@ -16,7 +16,7 @@ from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import TurnTold
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import Snapshot
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.forms.form_user_message import describe_entry
 from lemming.kernel.turn.preparation import TurnContext
 from lemming.kernel.turn.preparation_chain import PreparationChain, find_trust_labeler, prepare_context
@@ -33,7 +33,7 @@ MAX_NEW_NAMES = 64
 class UrgentEntries:
     """The urgent entries of persons that one turn has not shown."""
 
-    def __init__(self, runtime: Runtime, journal: Journal, snapshot: Snapshot, inputs: TurnInputs) -> None:
+    def __init__(self, runtime: Runtime, journal: Journal, snapshot: TickContext, inputs: TurnInputs) -> None:
         self._runtime, self._journal, self._snapshot, self._inputs = runtime, journal, snapshot, inputs
         self._mark, self._index = inputs.read, snapshot.org.get_cache(EntryIndex)
         self._persons = [name for name in snapshot.mail.persons if inputs.agent.may_read(name)]

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from lemming.kernel.org.model_entries import ModelEntry
     from lemming.kernel.org.organisation import OrgPath
     from lemming.kernel.providers import Request
+    from lemming.kernel.tick_context import TickContext
     from lemming.kernel.tools import Tool, ToolResult
     from lemming.kernel.tools.tool_context import ToolContext
-    from lemming.kernel.turn.prompt_prefix import TickContext
     from lemming.kernel.turn.turn_values import TurnInputs
 
 

@@ -19,9 +19,9 @@ from lemming.kernel.memory import Memories, load_memories
 from lemming.kernel.messages import EntryName
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.live_phase import ObjectCache
 from lemming.kernel.turn.prompt_input import PromptInput
-from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_values import Steps
 
 if TYPE_CHECKING:

@@ -39,12 +39,12 @@ from lemming.kernel.plugins.capability_table import (
     find_asked_capabilities,
     find_key_owners,
 )
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.effect_chain import EffectChain, check_json, ignore
 from lemming.kernel.turn.loop_breaker import select_request_counts
 from lemming.kernel.turn.preparation import Block, Continue, Preparation, TurnContext, Wake, Watch
 from lemming.kernel.turn.preparation_effects import ReceiveEntry
 from lemming.kernel.turn.prompt_input import TrustLabeler
-from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_effects import Deferred, Effect, Rejected, Suspended
 from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_values import TurnInputs

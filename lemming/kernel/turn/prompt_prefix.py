@@ -7,22 +7,20 @@ from dataclasses import replace
 from functools import lru_cache
 from operator import is_
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming.kernel.agents import Agent, Survey
+from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.base.errors import ConfigError, Unusable
 from lemming.kernel.base.jsontext import dump_compact
-from lemming.kernel.inboxes.visibility import MailView
-from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.providers import LLMProvider, Message, available_providers, get_provider_class, make_provider
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.tools import Tool
 from lemming.kernel.tools.listing import describe_tool, list_tools
 from lemming.kernel.tools.toolset import Toolset
@@ -40,7 +38,6 @@ from lemming.kernel.turn.turn_prompt import full_prefix
 if TYPE_CHECKING:
     from lemming.kernel.turn.preparation_effects import SelectContext
 
-T = TypeVar("T")
 PREFIX_KEYS = ("instructions", "examples")
 OMITTED_DEFAULTS = ("images", "context_tokens", "tools_share")
 """Keys of a model entry that a record leaves out at their defaults."""
@@ -49,56 +46,6 @@ DEFAULT_MAX_STEPS = 8
 """Default maximum of replies in a turn that may take several: with a strategy, or with tools."""
 NATIVE_TOOL_PROMPTS = (None, "fit", "full")
 """The values of `ModelEntry.prompt` with which a backend may call tools by itself."""
-
-
-class TickContext(Protocol):
-    """Context of a tick: one consistent view of an organisation in which turns run."""
-
-    @property
-    def org(self) -> Organisation:
-        """The organisation."""
-
-    @property
-    def config(self) -> Config:
-        """The settings."""
-
-    @property
-    def toolset(self) -> Toolset:
-        """The organisation's tools."""
-
-    @property
-    def mail(self) -> MailView:
-        """The mail with visibility rules."""
-
-    @property
-    def tick(self) -> int:
-        """The tick's number."""
-
-    @property
-    def at(self) -> str:
-        """The tick's wall-clock time."""
-
-    @property
-    def since(self) -> str:
-        """The time up to which earlier ticks went, or an empty string if not needed."""
-
-    @property
-    def chosen(self) -> Sequence[str]:
-        """Agents named for this tick: they take a turn even without news."""
-
-    @property
-    def reports(self) -> Mapping[str, TurnReport]:
-        """Reports of the tick's finished turns, by agent.
-
-        A turn may use only reports of awaited turns: other turns may finish sooner by chance.
-        """
-
-    def get_cache(self, kind: Callable[[TickContext], T]) -> T:
-        """Return a cache bound to this context, made once per kind."""
-
-    @property
-    def survey(self) -> Survey:
-        """The agents."""
 
 
 class PromptPrefix(NamedTuple):

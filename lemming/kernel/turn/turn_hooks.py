@@ -18,11 +18,11 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.plugins.capability_table import LISTED
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.descriptions import DescribeQuery
 from lemming.kernel.turn.effect_chain import PAGE, Interceptor, find_place
 from lemming.kernel.turn.preparation import Due, NoSettings, Preparation, RunTurn
 from lemming.kernel.turn.prompt_input import TrustLabeler
-from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.turn_effects import Effect, Event, Interception, has_turn_effects
 from lemming.kernel.turn.turn_view import TurnView
 

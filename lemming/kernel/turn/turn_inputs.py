@@ -34,6 +34,7 @@ from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.llm.call_cost import has_reached_soft_cap
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.settings_blocks import LoopSettings
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.addressing import Readers
 from lemming.kernel.turn.dialogue import continue_dialogue, dialogue_style, find_dialogue, split_prompt_input
 from lemming.kernel.turn.forms.reply_form import ReplyForm, TurnFacts
@@ -50,7 +51,7 @@ from lemming.kernel.turn.preparation_effects import (
     ShowMemory,
 )
 from lemming.kernel.turn.prompt_input import PromptInput, withhold_payload, withhold_value
-from lemming.kernel.turn.prompt_prefix import PromptPrefix, PromptPrefixCache, TickContext
+from lemming.kernel.turn.prompt_prefix import PromptPrefix, PromptPrefixCache
 from lemming.kernel.turn.turn_prompt import make_user_message
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.wake_check import (
@@ -82,8 +83,7 @@ NO_REQUEST = TurnReason("nothing_new", "no further request is open")
 
 def gather_inputs(
     tick_context: TickContext,
-    agent: Agent,
-    digest: str,
+    name: str,
     unwritten_files: UnwrittenFiles = NO_FILES,
     turn: FurtherTurn | None = None,
 ) -> GatheredInputs | TurnReason:
@@ -95,8 +95,8 @@ def gather_inputs(
     Raises a `LemmingError` for a problem of this agent alone: an unknown model key, a forbidden context file,
     a damaged ledger.
     """
-    tick_context.org.get_cache(OwnFolderCheck).require_valid(agent.name)
-    check = check_wake(tick_context, agent, digest, unwritten_files, turn)
+    tick_context.org.get_cache(OwnFolderCheck).require_valid(tick_context.agent(name).name)
+    check = check_wake(tick_context, name, unwritten_files, turn)
     if isinstance(check, TurnReason):
         return check
     turn_context, chain = check

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from lemming.kernel.access.context_files import expand_context, load_item_text, resolve_item
@@ -17,15 +17,15 @@ from lemming.kernel.inboxes.turn_agenda import Agenda
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.llm.call_cost import check_credits
-from lemming.kernel.memory import Memories, load_memories
+from lemming.kernel.memory import load_memories
 from lemming.kernel.org.capability_usage import resolve_credits, resolve_turn_policy
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import ContextFile
 from lemming.kernel.org.schedule import Wake
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.preparation import TurnContext
 from lemming.kernel.turn.preparation_chain import PreparationChain, UsageCache, prepare_context
-from lemming.kernel.turn.prompt_prefix import TickContext
 from lemming.kernel.turn.tool_results import is_news
 
 UnwrittenFiles = Mapping[str, bytes]
@@ -52,8 +52,7 @@ def is_due_always(tick_context: TickContext, agent: Agent, wake: Wake, state: Ag
 
 def check_wake(
     tick_context: TickContext,
-    agent: Agent,
-    digest: str,
+    name: str,
     unwritten_files: UnwrittenFiles = NO_FILES,
     turn: FurtherTurn | None = None,
 ) -> tuple[TurnContext, PreparationChain] | TurnReason:
@@ -61,7 +60,7 @@ def check_wake(
 
     Raises as `gather_inputs`.
     """
-    org, config = tick_context.org, tick_context.config
+    org, config, agent = tick_context.org, tick_context.config, tick_context.agent(name)
     entry = config.model(agent.model.key)
     # A power cut may have left the line of this very turn, and taken its record.
     state = turn.state if turn else read_state(org, agent.name, before_tick=tick_context.tick)
@@ -88,7 +87,7 @@ def check_wake(
         tick_context.mail.changing.add(agent.name)  # it must not be remembered as an agent without news
     wake, context.agenda = policy.wake, chain.agenda(context, policy)
     if wake == "changed":
-        context.fingerprint = _compute_fingerprint(expanded_agent, org.base, digest, memories, texts, context_texts)
+        context.fingerprint = _compute_fingerprint(context, texts)
         context.fingerprint["context"] |= chain.files
     is_due = turn is not None or is_due_always(tick_context, agent, wake, state)
     context.has_news = is_due or any(iter_news(context))
@@ -123,15 +122,17 @@ def _visible_context(item: ContextFile, text: str, turns: int) -> tuple[str, str
     return title, lines[turns % len(lines)] if lines else ""
 
 
-def _compute_fingerprint(
-    agent: Agent, base: Path, digest: str, memories: Memories, texts: list[str], context_texts: list[tuple[str, str]]
-) -> dict[str, Any]:
-    """Return the fingerprint of the turn's inputs besides the inbox."""
-    context = {
-        resolve_item(agent, base, item).path_key: sha256((text if item.take == "all" else line).encode()).hexdigest()
-        for item, text, (_, line) in zip(agent.context, texts, context_texts, strict=True)
+def _compute_fingerprint(context: TurnContext, texts: list[str]) -> dict[str, Any]:
+    """Return the fingerprint of the turn's inputs besides the inbox. `texts`: the whole context files."""
+    agent, tick_context = context.agent, context.tick_context
+    files = {
+        resolve_item(agent, tick_context.base, item).path_key: sha256(
+            (text if item.take == "all" else line).encode()
+        ).hexdigest()
+        for item, text, (_, line) in zip(agent.context, texts, context.context_texts, strict=True)
     }
-    return {"resume": digest, "memory": dict(sorted(memories.digests.items())), "context": context}
+    digest = tick_context.survey.digests[agent.name]
+    return {"resume": digest, "memory": dict(sorted(context.memories.digests.items())), "context": files}
 
 
 def iter_news(context: TurnContext) -> Iterator[str]:
@@ -168,18 +169,18 @@ def _changed_keys(new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:
     return [key for key in sorted({*new, *old}) if new.get(key) != old.get(key)]
 
 
-def skip_reason(tick_context: TickContext, agent: Agent, digest: str) -> TurnReason | None:
+def skip_reason(tick_context: TickContext, name: str) -> TurnReason | None:
     """Return the reason a due agent would take no turn, or None. Raises as `gather_inputs`."""
-    check = check_wake(tick_context, agent, digest)
+    check = check_wake(tick_context, name)
     return check if isinstance(check, TurnReason) else None
 
 
-def turn_reason(tick_context: TickContext, agent: Agent, digest: str) -> TurnReason:
+def turn_reason(tick_context: TickContext, name: str) -> TurnReason:
     """Return the reason for or against a due agent's turn. Raises as `gather_inputs`."""
-    check = check_wake(tick_context, agent, digest)
+    check = check_wake(tick_context, name)
     if isinstance(check, TurnReason):
         return check
-    context, _ = check
+    context, agent = check[0], tick_context.agent(name)
     if is_due_always(tick_context, agent, resolve_turn_policy(agent, tick_context.config).wake, context.state):
         return TurnReason("due")
     return TurnReason("news", f"new to it: {', '.join(iter_news(context))}")

@@ -29,7 +29,7 @@ from lemming.kernel.llm.call_cost import to_decimal
 from lemming.kernel.plugins.capability_table import NO_MODELS
 from lemming.kernel.tick.error_boundary import EngineStopped, isolate, to_skip_reason
 from lemming.kernel.tools import EngineTool, Tool
-from lemming.kernel.turn.turn_inputs import GatheredInputs, begin_turn, from_record
+from lemming.kernel.turn.turn_inputs import GatheredInputs, begin_turn, from_record, gather_inputs
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
 from lemming.kernel.turn.wake_check import FurtherTurn
 from lemming.operations.misplaced_files import find_misplaced
@@ -263,7 +263,7 @@ class AgentTurns:
                 return None
             # Before anything is read: a change during the reading then differs from these states.
             path_states = idle_cache.capture_states(name, root)
-        gathered = isolate(lambda: snapshot.gather_inputs(name, commits.unwritten_files))
+        gathered = isolate(lambda: gather_inputs(snapshot, name, commits.unwritten_files))
         if isinstance(gathered, Exception):
             commits.record_end(TurnCommitted(report=to_skip_reason(gathered).to_report(name)))
             return None
@@ -282,7 +282,7 @@ class AgentTurns:
         """Start a further turn if a request remains, and return its inputs."""
         self._commits.write_deferred()  # it starts from the files of the turns before it
         next_turn = FurtherTurn(number=turn, served_requests=self._served_requests, state=state)
-        gathered = isolate(lambda: self._snapshot.gather_inputs(self._name, turn=next_turn))
+        gathered = isolate(lambda: gather_inputs(self._snapshot, self._name, turn=next_turn))
         if not isinstance(gathered, GatheredInputs):  # the agent's first turn of the next tick reports the problem
             return None
         task = gathered.inputs.task

@@ -33,8 +33,8 @@ from lemming.kernel.org.capability_usage import resolve_credits, resolve_turn_po
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.error_boundary import isolate
-from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.tick_hooks import CapabilityUse, get_capability_uses
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.descriptions import OrgQuery, ReadPath
 from lemming.kernel.turn.wake_check import skip_reason
 
@@ -205,12 +205,12 @@ def _news_driven(survey: Survey, config: Config) -> frozenset[str]:
     )
 
 
-def find_idle_cache(snapshot: Snapshot) -> IdleCache:
+def find_idle_cache(snapshot: TickContext) -> IdleCache:
     """Return the cache of agents without news, under the resumes and settings of a snapshot."""
     return snapshot.org.get_cache(IdleCache).for_settings(snapshot.survey, snapshot.config, snapshot.tick)
 
 
-def find_quiet_reports(snapshot: Snapshot) -> Sequence[TurnReport] | None:
+def find_quiet_reports(snapshot: TickContext) -> Sequence[TurnReport] | None:
     """Return the skip report of each due agent, or None if a turn or a journal is needed.
 
     A tick run immediately for pending work always needs a journal.
@@ -225,7 +225,7 @@ def find_quiet_reports(snapshot: Snapshot) -> Sequence[TurnReport] | None:
     return None if isinstance(reports, Exception) else reports  # a failing turn needs a journal
 
 
-def _find_skip_reports(snapshot: Snapshot) -> Sequence[TurnReport] | None:
+def _find_skip_reports(snapshot: TickContext) -> Sequence[TurnReport] | None:
     order, idle_cache = snapshot.plan.order, snapshot.get_cache(find_idle_cache)
     if any(not _waits_for_answers(snapshot.org, name) for name in idle_cache.always_active.intersection(order)):
         return None
@@ -238,7 +238,7 @@ def _find_skip_reports(snapshot: Snapshot) -> Sequence[TurnReport] | None:
             if report is None:
                 # Before the files are read: a change during the reading then differs from these states.
                 path_states = idle_cache.capture_states(name, root)
-                reason = skip_reason(snapshot, snapshot.survey.agents[name], snapshot.survey.digests[name])
+                reason = skip_reason(snapshot, name)
                 if reason is None:
                     return None
                 report = reason.to_report(name)

@@ -41,6 +41,7 @@ from lemming.kernel.journal.journal_records import (
     TurnStarted,
 )
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
+from lemming.kernel.journal.tick_plan import TickPlan
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.org.capability_usage import find_used_capabilities, resolve_credits
 from lemming.kernel.org.organisation import Organisation
@@ -48,12 +49,11 @@ from lemming.kernel.org.resume import AgentPermissions, FileAccess
 from lemming.kernel.plugins.capability_table import LISTED
 from lemming.kernel.tick.answer_source import JournaledAnswers
 from lemming.kernel.tick.error_boundary import isolate, to_turn_error
-from lemming.kernel.tick.firing_plan import TickPlan
 from lemming.kernel.tick.recorded_answers import abandon_turn, restore_result
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.turn_commits import Commits
 from lemming.kernel.tick.validation.checks import TurnSubject, find_check
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.tools import get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.descriptions import OrgQuery, SharedResource
@@ -76,13 +76,13 @@ class Tick:
 
     runtime: Runtime
     journal: Journal
-    snapshot: Snapshot
+    snapshot: TickContext
     commits: Commits
     is_stopped: bool = False
     root: int = -1  # the organisation's folder, open as long as turns are taken
 
     @classmethod
-    def start_or_resume(cls, runtime: Runtime, journal: Journal, snapshot: Snapshot, previous: int | None) -> Tick:
+    def start_or_resume(cls, runtime: Runtime, journal: Journal, snapshot: TickContext, previous: int | None) -> Tick:
         """Start a tick, or resume an interrupted tick; `previous` is the previous tick with a journal."""
         if not journal.records:
             # This record fixes the plan: a resumed tick takes the same turns, whatever resumes say by then.
@@ -268,7 +268,7 @@ NO_LONGER_ALLOWED = "NoLongerAllowed"
 NOTHING = AgentPermissions(read_outboxes=[], tools=[], file_access=FileAccess(allow_read=[], allow_write=[]))
 
 
-def restore_inputs(started: TurnStarted, snapshot: Snapshot) -> TurnInputs:
+def restore_inputs(started: TurnStarted, snapshot: TickContext) -> TurnInputs:
     """Return the inputs of a recorded turn, with the current permissions, model and credit limit.
 
     The prompt, the parsing of replies and the warnings stay as recorded. An agent with a missing or broken
@@ -295,7 +295,7 @@ def restore_inputs(started: TurnStarted, snapshot: Snapshot) -> TurnInputs:
         return replace(inputs, problem=error)
 
 
-def _missing_critic_reason(inputs: TurnInputs, agent: Agent, snapshot: Snapshot) -> str:
+def _missing_critic_reason(inputs: TurnInputs, agent: Agent, snapshot: TickContext) -> str:
     """Return the reason a turn can call no model because its strategy or critic changed, or an empty text."""
     recorded_turn = inputs.agent.turn
     if recorded_turn.strategy is None:
@@ -309,7 +309,7 @@ def _missing_critic_reason(inputs: TurnInputs, agent: Agent, snapshot: Snapshot)
     return ""
 
 
-def find_refused_paths(snapshot: Snapshot, agent: Agent, records: Iterable[Record]) -> dict[str, str]:
+def find_refused_paths(snapshot: TickContext, agent: Agent, records: Iterable[Record]) -> dict[str, str]:
     """Return the reasons recorded files of a turn's tools cannot be written now, by `FileEffect.path_key`."""
     refused = {}
     context = ToolContext(agent=agent, org=snapshot.org, settings=snapshot.config.org, now="")
@@ -330,7 +330,7 @@ def _require_allowed(context: ToolContext, name: str, effect: FileEffect) -> Non
     tool.require_writable(context, effect)
 
 
-def resume_blocker(inputs: TurnInputs, snapshot: Snapshot) -> str:
+def resume_blocker(inputs: TurnInputs, snapshot: TickContext) -> str:
     """Return the reason an interrupted turn cannot resume, or an empty string."""
     plugins = snapshot.config.org.plugins
     extra_names = (

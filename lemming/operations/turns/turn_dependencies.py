@@ -25,8 +25,8 @@ from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.config import Config, OrgSettings
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.error_boundary import isolate
-from lemming.kernel.tick.snapshot import Snapshot
 from lemming.kernel.tick.tick_hooks import get_capability_uses
+from lemming.kernel.tick_context import TickContext
 from lemming.kernel.tools import Places
 from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.descriptions import OptionalReadPath, ReadPath, SharedResource
@@ -315,7 +315,7 @@ def build_dependencies(tick: Tick, agents: Mapping[str, Agent]) -> TurnDependenc
 
 
 def skip_idle(
-    snapshot: Snapshot, started: Collection[str], root: int, dependencies: TurnDependencies
+    snapshot: TickContext, started: Collection[str], root: int, dependencies: TurnDependencies
 ) -> dict[str, TurnReport]:
     """Return the reports of the turns that can be skipped without a check, in order.
 

@@ -25,7 +25,7 @@ from lemming.kernel.tools import Tool, get_toolset, missing_server_tool_reason
 from lemming.kernel.tools.toolset import Toolset, turn_tool_names
 
 if TYPE_CHECKING:
-    from lemming.kernel.turn.prompt_prefix import TickContext
+    from lemming.kernel.tick_context import TickContext
     from lemming.kernel.turn.turn_values import TurnInputs
 
 Cost = Literal["names", "files", "journals", "world"]
