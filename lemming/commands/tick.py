@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 from lemming.commands.command_context import CommandContext, argument, option
@@ -19,11 +20,15 @@ from lemming.commands.terminal import (
 )
 from lemming.journal_tools.provenance.prompt_parser import ShownEntry, parse_prompt
 from lemming.journal_tools.recorded_tick import ModelCall, RecordedTick, ToolUse, TurnRecord
+from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.inboxes.capability_state import find_call_notes
+from lemming.kernel.messages import EntryName
+from lemming.kernel.org.organisation import OrgPath
+from lemming.libraries.outbox_files import read_entry
 from lemming.obligations.pending_approvals import find_call_review
 from lemming.queries.prompt_parts import describe_message
 from lemming.queries.sentences import describe_effects, describe_entry
-from lemming.queries.views.tick_view import build_plan_section, load_recorded_tick, turn_to_json
+from lemming.queries.views.tick_view import build_plan_section, count_turns, load_recorded_tick, turn_to_json
 
 MAX_KNOWN_SHOWN = 5
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow", "unfinished": "yellow"}
@@ -56,9 +61,9 @@ def tick(
         return
     _print_plan(record)
     for turn in record.turns:
-        _print_turn(turn, record, prompts=prompts)
+        _print_turn(context.org, turn, record, prompts=prompts)
     print_data()
-    print_data(f"totals    {describe_totals(record.totals)}")
+    print_data(f"totals    {describe_totals(count_turns(record))}")
 
 
 # --- for people ----------------------------------------------------------------------------------
@@ -86,7 +91,7 @@ def _print_plan(record: RecordedTick) -> None:
         print_data(style_text(f"unread    {count} of them by {one_line(reader, 100)}", "yellow"))
 
 
-def _print_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> None:
+def _print_turn(base: OrgPath, turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> None:
     report = turn.report
     status = style_text(turn.status, _STYLES.get(turn.status, "green"))
     reason_text = f"  {one_line(report.reason, 600)}" if report and report.reason else ""
@@ -99,7 +104,7 @@ def _print_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> Non
     known_entries = [entry for entry in entries if not entry.is_new]
     collapsed = known_entries if len(known_entries) > MAX_KNOWN_SHOWN else []
     for entry in (entry for entry in entries if entry not in collapsed):
-        _print_labelled_line("saw", _format_entry(entry))
+        _print_labelled_line("saw", _format_entry(base, entry))
     if collapsed:
         count = format_count(len(collapsed), "entry", "entries")
         _print_labelled_line("saw", f"{count} that it had seen before (--json lists them)")
@@ -136,7 +141,8 @@ def _print_call(call: ModelCall) -> None:
         _print_labelled_line("answer", f"{style_text('none', 'red')}  {text}")
         return
     model_text = f"{call.model} (model key {call.key})" if call.key else call.model
-    _print_labelled_line("answer", style_text(f"{model_text}, {call.duration_ms / 1000:.1f}s, {cost}", "dim"))
+    parts = (model_text, f"{call.duration_ms / 1000:.1f}s", cost)  # a program may have no model
+    _print_labelled_line("answer", style_text(", ".join(filter(None, parts)), "dim"))
     print_text(_indent(call.text, 12))
     if call.problem:
         _print_labelled_line("", f"{style_text('invalid reply', 'yellow')}: {one_line(call.problem, 600)}")
@@ -146,10 +152,14 @@ def _print_labelled_line(label: str, text: str) -> None:
     print_data(f"  {label:<8}  {text}")
 
 
-def _format_entry(entry: ShownEntry) -> str:
-    if entry.author is None:
+def _format_entry(base: OrgPath, entry: ShownEntry) -> str:
+    if entry.author is None or entry.tick is None:
         return f"{entry.id}"
-    text = describe_entry(entry.payload) if isinstance(entry.payload, dict) else ""
+    payload = entry.payload
+    if not isinstance(payload, dict):  # noticed and not shown, such as a decision
+        with suppress(ConfigError, FileNotFoundError):  # past its retention, or removed by hand
+            payload = read_entry(base, EntryName(entry.tick, 0, entry.id, entry.author)).payload
+    text = describe_entry(payload) if isinstance(payload, dict) else ""
     known_mark = "" if entry.is_new else "  (known)"
     return f"{entry.id}  {entry.author}, tick {entry.tick}  {one_line(text, 200)}{known_mark}"
 

@@ -21,7 +21,7 @@ from lemming.journal_tools.provenance.provenance_tree import build_provenance, f
 from lemming.journal_tools.provenance.write_log import ProvenanceNode, WriteLog, load_trust_steps
 from lemming.kernel.base.errors import UsageError
 from lemming.queries.line_trace import LineTrace, trace_line
-from lemming.queries.views.why_view import tree_to_json
+from lemming.queries.views.why_view import describe_text, tree_to_json
 
 _SCREEN_LINES = 40
 _MAX_KNOWN_SHOWN = 5
@@ -192,7 +192,7 @@ def _format_node(node: ProvenanceNode, width: int, suffix: str = "") -> str:
     author = f" of {node.author}" if node.what == "entry" and node.author else ""
     remark = one_line(node.remark, max(width - len(name) - len(author) - 4, 12)) if node.remark else ""
     fixed_width = len(name) + len(author) + (len(remark) + 4 if remark else 0)
-    text = one_line(node.text, max(width - fixed_width - 2 - (len(suffix) + 2 if suffix else 0), 12))
+    text = one_line(describe_text(node.text), max(width - fixed_width - 2 - (len(suffix) + 2 if suffix else 0), 12))
     remark_text = f"[{style_text(remark, 'yellow')}]" if remark else ""
     parts = (f"{style_text(name, 'bold')}{author}", remark_text, text, style_text(suffix, "dim"))
     return "  ".join(filter(None, parts))

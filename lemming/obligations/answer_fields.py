@@ -10,7 +10,7 @@ from typing import Any
 
 from lemming.kernel.base.errors import ContractError, UsageError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations, find_schema_flaw
-from lemming.kernel.base.jsontext import did_you_mean
+from lemming.kernel.base.jsontext import did_you_mean, to_line
 from lemming.kernel.files.unknown_keys import describe_validation_error
 from lemming.kernel.inboxes.answer_payload import ANSWER_KEY, ENVELOPE, collect_properties, needs_answer_key
 from lemming.libraries.lenient_json import parse_or_default
@@ -151,7 +151,8 @@ def _describe_error(item: Any) -> str:
     '/price: expected a number above 0, got -3'
     """
     pointer = "".join(f"/{part}" for part in item["loc"])
-    return f"{pointer and pointer + ': '}{describe_validation_error(item)}"
+    value_text = f", got {to_line(item['input'])[:100]}" if item["type"] == "value_error" else ""
+    return f"{pointer and pointer + ': '}{describe_validation_error(item)}{value_text}"
 
 
 def parse_answer(payload: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Any:

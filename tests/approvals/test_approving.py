@@ -67,6 +67,21 @@ def test_a_call_waits_and_is_made_once_it_is_approved(tmp_path: Path) -> None:
     assert [it.turns for it in replay_ticks(base, [1, 3])] == [1, 1]
 
 
+def test_a_tick_says_what_was_decided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = make(tmp_path, write("a.txt", "hello"))
+    tick(base)
+    (request,) = requests(base)
+    lemming(base, "approve", request.id, "--edit", "content=bye")
+    tick(base)
+    capsys.readouterr()
+    assert lemming(base, "tick") == 0
+    saw = [
+        line.split("tick ")[1] for line in capsys.readouterr().out.splitlines() if "  saw " in line and "tick" in line
+    ]
+    assert "1  wants to write a.txt (to human)" in saw
+    assert "2  approved it, with path = a.txt, content = bye instead (to ada)" in saw
+
+
 def test_what_needs_no_approval_in_the_same_reply_runs_and_results_come_together(tmp_path: Path) -> None:
     gates = [{**ASK, "tool": "ring"}]
     base = make(tmp_path, write("a.txt", "one"), ring(), write("b.txt", "two"), gates=gates)

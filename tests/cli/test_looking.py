@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
@@ -318,3 +319,21 @@ def test_what_a_ledger_that_cannot_be_read_holds_is_not_said_to_be_nothing(base:
     (base / "agents/ada/turns.jsonl").write_text("no ledger\n")
     (row,) = (line for line in lemming("status").out.splitlines() if line.startswith("ada "))
     assert row.split() == ["ada", "scripted", "2", "-", "-", "-", "-", "PROBLEM"]
+
+
+def test_a_tick_has_the_totals_that_the_run_printed(base: Path, lemming: Lemming) -> None:
+    human = resume("human", model={"key": "human"})
+    make_org(base, resume("ada"), human, models={"human": {"provider": "human"}})
+    ran = lemming("run-once", "--agent", "ada")
+    assert "1 done, 1 entry" in ran.err
+    assert "totals    1 done, 1 entry" in lemming("tick").out
+    assert lemming("tick", "--json").objects[0]["totals"]["skipped"] == 0
+
+
+def test_an_answer_of_a_program_without_a_model_begins_with_its_time(base: Path, lemming: Lemming) -> None:
+    reply = '{"outbox_entries": [], "tool_calls": [], "memory_updates": []}'
+    command = {"command": ["echo", reply], "effects": "none"}
+    models = {"program": {"provider": "cli", "prompt": "values", "options": command}}
+    make_org(base, resume("ada", model={"key": "program"}), models=models)
+    lemming("run-once", "--trust")
+    assert re.search(r"^  answer    [0-9.]+s, 1 credit", lemming("tick").out, re.MULTILINE)

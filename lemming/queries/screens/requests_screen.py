@@ -61,7 +61,8 @@ def make_request_row(
     """Return the JSON values of a request, with the cells of its row. `depth`: level below the root of its tree."""
     since = min((share.since for share in request.open_assignments), default=request.end_tick)
     cost = describe_cost(costs.get_cost(request))
-    if request.children and (tree_cost := describe_cost(costs.get_tree_cost(request, snapshot.requests))):
+    tree_cost = describe_cost(costs.get_tree_cost(request, snapshot.requests)) if request.children else ""
+    if tree_cost not in ("", cost):
         cost = f"total {tree_cost}, own {cost or 'none'}"
     assignees = " ".join(request.assignees) or " ".join(request.targets)
     cells = {"state": describe_state(request, snapshot), "since": str(since), "route": f"{request.asker} > {assignees}"}

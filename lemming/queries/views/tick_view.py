@@ -110,8 +110,14 @@ def build_plan_section(record: RecordedTick) -> dict[str, Any]:
         "broken": record.plan.broken,
         "expired": record.expired,
         "expired_unread": record.unread,
-        "totals": record.totals,
+        "totals": count_turns(record),
     }
+
+
+def count_turns(record: RecordedTick) -> dict[str, Any]:
+    """Return the totals of a tick as `run-once` prints them: people and pauses are no skipped turns."""
+    totals = record.totals
+    return {**totals, "skipped": totals["skipped"] - len(record.plan.skipped)}
 
 
 def turn_to_json(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[str, Any]:

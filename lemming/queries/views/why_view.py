@@ -43,14 +43,14 @@ def tree_to_json(write_log: WriteLog, node: ProvenanceNode, trust_trace: list[Tr
 
 def _truncate_texts(node: dict[str, Any]) -> None:
     """Shorten the texts of a tree, each possibly a megabyte long."""
-    node["text"] = _describe_text(node["text"])
+    node["text"] = describe_text(node["text"])
     node["chars"] = len(node["text"])
     node["text"] = node["text"][:MAX_TEXT_CHARS]
     for seen_node in node["turn"]["saw"] if node["turn"] else ():
         _truncate_texts(seen_node)
 
 
-def _describe_text(text: str) -> str:
+def describe_text(text: str) -> str:
     """Return a description of a payload without a text; any other text is returned unchanged."""
     if not text.startswith("{"):
         return text
