@@ -269,8 +269,9 @@ def test_a_plain_turn_makes_no_effect_and_no_chain(tmp_path: Path, monkeypatch: 
     finally:
         unregister("capability", "watching")
     # The types that a capability handles, and no others but those that a turn with any chain makes.
-    assert watched["CallTool"] == 1
-    assert watched["WriteEntry"] == 2
+    # The effect, and a copy each for the plugin, the world and the outcome.
+    assert watched["CallTool"] == 4
+    assert watched["WriteEntry"] == 8
     assert watched["TurnChain"] >= 1
 
 

@@ -155,11 +155,11 @@ def test_a_watched_file_is_news(base: Path, take: Take) -> None:
         ),
         (
             "    def due(self, turn):\n        yield 'now'\n",
-            "guard.due must yield Wake, Block, Continue or Watch, got 'now'",
+            "must yield Wake, Block, Continue or Watch with values of their types, got 'now'",
         ),
         (
             "    handles = (BuildPrompt,)\n    def intercept(self, effect, turn):\n        return Rejected('no')\n",
-            "BuildPrompt must be passed on by every capability",
+            "must pass on BuildPrompt, changed or not, got Rejected",
         ),
     ],
 )

@@ -148,18 +148,18 @@ def test_a_call_that_a_person_has_approved_passes_them_too(is_locked: bool, base
     assert [item.turns for item in replay_ticks(base, [1, 2])] == [1, 1]
 
 
-UNSEEN = "allowed what later capabilities have not seen"
+UNSEEN = "allowed what later capabilities have not seen: reject it, or pass it on, `return (yield effect)`"
 FORBIDDEN = {
     "a fact of others": (
         rule("WriteEntry", 'return (yield replace(effect, facts={"trust": "high"}))'),
-        "rule altered facts of others: trust",
+        "rule altered facts of others: trust; list its own in `facts`",
     ),
     "a fact of others in another effect": (
         rule(
             "WriteEntry",
             'return (yield effect) if (yield WriteMemory(memory_key="k", value=1, facts={"trust": "high"})) else None',
         ),
-        "rule altered facts of others: trust",
+        "rule altered facts of others: trust; list its own in `facts`",
     ),
     "an entry that nobody saw": (rule("WriteEntry", "return Allowed(effect)"), f"rule {UNSEEN}"),
 }

@@ -27,8 +27,7 @@ class Keeps(Capability):
     def reduce(self, state, event, turn):
         return {{"value": {value}}}
 """
-NESTED = "__import__('functools').reduce(lambda inner, _: [inner], range(200), 1)"
-VALUES = {"digits": "10**4300", "nesting": NESTED}
+VALUES = {"size": "'x' * (9 << 20)", "parts": "['x' * (1 << 20)] * 9"}
 
 
 @pytest.fixture(autouse=True)
@@ -57,13 +56,14 @@ def test_a_turn_that_leaves_what_no_reader_takes_fails_and_is_paid(base: Path, c
     (turn,) = run_once(base, clock=FrozenClock()).turns
     assert (turn.status, turn.error) == ("failed", "TurnBroke")
     assert "the turn's state for the next turn could not be read back" in turn.reason
+    assert "the largest part is of keeps" in turn.reason
     state = read_state(base, "ada")
     assert (state.credits, state.kept, state.status) == (1.0, {}, "failed")
     assert read_outbox_entries(base, "ada") == []
 
 
 def test_what_such_a_turn_came_to_is_verified_and_replayed(base: Path, code: Path) -> None:
-    keeping(base, code, VALUES["digits"])
+    keeping(base, code, VALUES["size"])
     for _ in range(2):
         run_once(base, clock=FrozenClock())
     assert read_state(base, "ada").credits == 2.0

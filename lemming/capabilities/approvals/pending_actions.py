@@ -76,6 +76,7 @@ class CallApprovals:
         binds, unbound = compute_binding(agent, context.base, tool.tool_class, call.args, *files)
         mail = self._phase.tick_context.mail
         people = find_approvers(mail.persons, mail.resumes, agent.name, question.persons)
+        people = [name for name in people if question.may_decide(name)]
         first = self._phase.grants.get(DECISION_RULES, {})  # the answers to other questions about the call
         used = [item["entry"] for item in list_grants(first)] if first else []
         if grant := self._find_grant(call, binds, people, used, question.asked_by):
@@ -255,11 +256,11 @@ class EntryApprovals:
         return Rejected(f"{question.reason}: no person can be asked about this")
 
     def _ask_about_entry(self, question: AskPerson, entry: WriteEntry) -> Outcome:
-        if question.is_answered_by(entry.grant):
-            return Allowed(question)
+        if answer := question.find_answer(entry.grant):
+            return Allowed(question, {DECISION_RULES: answer})
         askable, turn = self._snapshot.get("askable", {}), self._turn
         people = askable.get(question.asked_by, askable.get("", ()))
-        people = [name for name in people if question.persons is None or name in question.persons]
+        people = [name for name in people if question.may_decide(name)]
         # The calls of this reply have their numbers already. A turn started by 0.2.0 keeps its numbering.
         number = turn.reserve_number() if self._snapshot.get("numbered") else len(turn.results)
         identity = f"{turn.tick}/{turn.agent.name}/{number}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from traceback import walk_tb
-from types import FrameType
 from typing import TypeVar
 
 from lemming.kernel.base.errors import DiskError, LemmingError, TurnBroke, error_name
@@ -17,8 +16,9 @@ from lemming.kernel.base.redaction.secrets import redact_untrusted
 from lemming.kernel.files.disk_errors import FILE_ERRORS, is_about_one_file
 from lemming.kernel.journal.engine_events import is_observer_error
 from lemming.kernel.journal.turn_report import TurnReason
-from lemming.kernel.plugins.plugin_registry import module_registrations
-from lemming.kernel.plugins.provider_errors import describe_exception, relative_module_file
+from lemming.kernel.plugins.errors_of_capabilities import Step, find_capability_at_fault, locate_frame
+from lemming.kernel.plugins.provider_errors import describe_exception
+from lemming.kernel.turn.hook_errors import HookError
 
 T = TypeVar("T")
 
@@ -41,6 +41,10 @@ def isolate(action: Callable[[], T]) -> T | Exception:
         if ends_run or (isinstance(error, OSError) and not is_about_one_file(error)):
             raise
         return error
+    except SystemExit as error:  # of a library that a capability calls: no reason to end the engine
+        if blamed := find_capability_at_fault(error):
+            return HookError(f"SystemExit: {error}, in the capability {blamed}")
+        raise
 
 
 def to_skip_reason(error: Exception) -> TurnReason:
@@ -55,46 +59,20 @@ def to_turn_error(error: Exception) -> TurnBroke:
         return TurnBroke(error.message, where=error.where, hint=error.hint)
     if isinstance(error, LemmingError):
         raise error
-    from lemming.kernel.turn.effect_chain import HookError  # only imported with a turn that failed
-
     hint = "fix the capability, or remove its block; the other agents continue"
     if isinstance(error, HookError):  # the message has the place
         return TurnBroke(redact_untrusted(str(error)[:_MAX_CHARS]), hint=hint)
-    steps = [*walk_tb(error.__traceback__)]
     text = redact_untrusted(describe_exception(error)[:_MAX_CHARS])
-    if blamed := _blame_capability(steps):
+    if blamed := find_capability_at_fault(error):
         return TurnBroke(f"{text}, in the capability {blamed}", hint=hint)
+    steps = [*walk_tb(error.__traceback__)]
     files = ", ".join(dict.fromkeys(_entry_files_in_frames(steps)))
     while_reading = f", while the turn read {files}" if files else ""
-    message = f"{text}, at {_frame_location(steps[-1])}{while_reading}"
+    message = f"{text}, at {locate_frame(steps[-1])}{while_reading}"
     return TurnBroke(message, hint="fix the file that the turn read, or move it away; the other agents continue")
 
 
-_Step = tuple[FrameType, int]
-"""A frame of a traceback, with the line."""
-
-
-def _blame_capability(steps: list[_Step]) -> str:
-    """Return the external capability whose code, or code called by it, raised the error, with the line; else empty."""
-    for step in reversed(steps):
-        module = _frame_module(step[0])
-        if names := module_registrations("capability", module):
-            return f"{' or '.join(names)}, {_frame_location(step)}"
-        if module.partition(".")[0] == "lemming":
-            break
-    return ""
-
-
-def _frame_location(step: _Step) -> str:
-    frame, line = step
-    return f"{relative_module_file(_frame_module(frame), frame.f_code.co_filename)}:{line}"
-
-
-def _frame_module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
-
-
-def _entry_files_in_frames(steps: list[_Step]) -> Iterator[str]:
+def _entry_files_in_frames(steps: list[Step]) -> Iterator[str]:
     """Yield the files of entries in local variables of the innermost frame that has entries."""
     from lemming.kernel.messages import EntryName, OutboxEntry
 

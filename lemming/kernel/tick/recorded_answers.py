@@ -35,7 +35,7 @@ from lemming.kernel.turn.preparation_chain import starting_capabilities
 from lemming.kernel.turn.tool_results import INTERRUPTED, render_result, tool_use_json
 from lemming.kernel.turn.turn_effects import Allowed, CallTool, Seal, TakeResult
 from lemming.kernel.turn.turn_end import charge_usage, newest_results, spending_fields
-from lemming.kernel.turn.turn_hooks import Capability
+from lemming.kernel.turn.turn_hooks import Capability, make_interceptor
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import Answer, TurnInputs, TurnOutcome
 from lemming.kernel.turn.turn_view import TurnView
@@ -244,7 +244,7 @@ def _label_results(
     state, links = cast(TurnState, _PastTurn(inputs)), list[Interceptor]()
     for item in capabilities:
         if Seal in item.handles:
-            links.append(item.interceptor(TurnView(item.name, state, inputs.given.get(item.name, {}))))
+            links.append(make_interceptor(item, TurnView(item.name, state, inputs.given.get(item.name, {}))))
     if not (links and results):
         return results
     chain = EffectChain(links, lambda _: True, lambda _: None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -28,10 +28,26 @@ from lemming.kernel.tick_context import TickContext
 from lemming.kernel.tools import EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_call import can_leave_files, redact_workspace
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.kernel.turn.effect_chain import find_approver
 from lemming.kernel.turn.live_phase import CheckResult, LivePhase, RunTool, StartTool
 from lemming.kernel.turn.tool_results import INTERRUPTED
 from lemming.kernel.turn.turn_effects import Allowed, AskPerson, Outcome, Rejected
 from lemming.kernel.turn.turn_values import CheckFinding, CheckFunctionError, CheckRun
+
+
+def _dispatch_questions(chain: LiveChain, effect: RunTool, questions: Iterable[AskPerson]) -> Iterator[Outcome]:
+    """Yield the outcomes of the questions about a call. A plugin's questions need a person each."""
+    approvers: defaultdict[str, list[str]] = defaultdict(list)
+    for question in questions:
+        besides = tuple(approvers[question.asker]) if question.asker else ()
+        outcome = chain.dispatch(replace(question, subject=effect, besides=besides))
+        if isinstance(outcome, Allowed):
+            approvers[question.asker] += find_approver(outcome)
+        yield outcome
+
+
+def _is_approval(outcome: Outcome) -> bool:
+    return isinstance(outcome, Allowed) and not isinstance(outcome.answer, ToolResult)
 
 
 def _add_verdicts(result: ToolResult, verdicts: Sequence[GateVerdict]) -> ToolResult:
@@ -214,8 +230,7 @@ class LiveCalls:
         effect = RunTool(call=call, tool=tool, context=self._make_context(view))
         self._phase.verdicts, self._phase.grants = [], {}
         chain = self._chain or LiveChain(self._phase, ())
-        outcomes = [chain.dispatch(replace(question, subject=effect)) for question in questions]
-        return all(isinstance(item, Allowed) and not isinstance(item.answer, ToolResult) for item in outcomes)
+        return all(_is_approval(outcome) for outcome in _dispatch_questions(chain, effect, questions))
 
     def _pass_interceptors(self, decided: DecidedCall, tool: Tool, questions: Sequence[AskPerson]) -> ToolResult | None:
         """Take a call through the interceptors of `RunTool`; return the result of a blocked call, or None."""
@@ -224,9 +239,8 @@ class LiveCalls:
             return None
         effect = RunTool(call=decided.call, tool=tool, context=decided.context)
         self._phase.verdicts, self._phase.grants = [], {}
-        for question in questions:
-            outcome = chain.dispatch(replace(question, subject=effect))
-            if not isinstance(outcome, Allowed) or isinstance(outcome.answer, ToolResult):
+        for outcome in _dispatch_questions(chain, effect, questions):
+            if not _is_approval(outcome):
                 return to_result(outcome)
         steps = chain.begin(effect)
         agreed = chain.advance(steps, RunTool)

@@ -278,7 +278,9 @@ def _require_readable_state(org: Organisation, outcome: TurnOutcome, earlier: Ag
         require_readable(outcome.state)
     except ValueError as error:
         previous_state = earlier or read_state(org, outcome.report.agent, before_tick=outcome.state.tick)
-        reason = f"the turn's state for the next turn could not be read back: {error}"
+        largest = max(outcome.state.kept, key=lambda name: len(str(outcome.state.kept[name])), default="")
+        note = f"; the largest part is of {largest}" if largest else ""
+        reason = f"the turn's state for the next turn could not be read back: {error}{note}"
         # Unreadable values are replaced by those of the previous state.
         state, last_state = previous_state.copy(), outcome.state_if_unwritten()
         for state_field in fields(AgentState):

@@ -62,17 +62,30 @@ def call_tool(name: str, arguments: Any, context: ToolContext, stop: threading.E
 
 
 def _invoke_tool(tool: Tool, arguments: Any, context: ToolContext, stop: threading.Event | None) -> ToolResult:
+    result, limit_bytes = _try_tool(tool, arguments, context, stop)
+    if limit_bytes is None:
+        return result
+    # Outside the edge of the tool: an error of a capability that looks at the result is none of the tool.
+    checked = context.check_result(result) if context.check_result else result
+    # Cut last: gates must have seen all of it.
+    return replace(checked, output=_truncate(checked.output, limit_bytes))
+
+
+def _try_tool(
+    tool: Tool, arguments: Any, context: ToolContext, stop: threading.Event | None
+) -> tuple[ToolResult, int | None]:
+    """Return the result of a call, and the limit of its output in bytes, or None if it is final."""
     try:
         if not isinstance(arguments, dict):
             raise InvalidArguments(f"{tool.name}: args must be an object")
         checked = tool.parse_arguments(arguments)
         is_staged = isinstance(tool, EngineTool) and tool.tool_class in _STAGED
         if not is_staged and has_redaction(arguments):
-            return _failed_result(f"{tool.name}: {_REMOVED_TEXT}", "denied")
+            return _failed_result(f"{tool.name}: {_REMOVED_TEXT}", "denied"), None
         context = replace(context, deadline=context.deadline.within(_call_timeout(tool, context)), stop=stop)
-        if tool.keeps_deadline:
-            return _to_recordable(tool, tool.invoke(context, checked), context)
-        return _to_recordable(tool, _run_with_deadline(tool, checked, context, stop), context)
+        runs_here = tool.keeps_deadline
+        result = tool.invoke(context, checked) if runs_here else _run_with_deadline(tool, checked, context, stop)
+        return _to_recordable(tool, result)
     except WorkAbandoned:
         raise
     except DiskError as error:
@@ -80,21 +93,18 @@ def _invoke_tool(tool: Tool, arguments: Any, context: ToolContext, stop: threadi
         is_org_disk = tool.stages_files or error.where.startswith(f"{context.base}/")
         if is_org_disk and not error.concerns_one_file:
             raise  # not an error of the call
-        return _failed_result(str(error), context=context)
+        return _failed_result(str(error)), Tool.output_limit_bytes
     except ToolError as error:
-        return _failed_result(str(error), error.outcome, context)
+        return _failed_result(str(error), error.outcome), Tool.output_limit_bytes
     except LemmingError as error:
-        return _failed_result(str(error), context=context)
+        return _failed_result(str(error)), Tool.output_limit_bytes
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result
-        return _failed_result(f"{tool.name} failed: {describe_exception(error)}", context=context)
+        return _failed_result(f"{tool.name} failed: {describe_exception(error)}"), Tool.output_limit_bytes
 
 
-def _failed_result(message: str, outcome: Outcome = "failed", context: ToolContext | None = None) -> ToolResult:
-    """Return the result of a failed call; `context` is given if the message may hold foreign text."""
-    result = ToolResult(False, redact_untrusted(message), outcome=outcome)
-    if context is not None and context.check_result:
-        result = context.check_result(result)
-    return replace(result, output=_truncate(result.output, Tool.output_limit_bytes))
+def _failed_result(message: str, outcome: Outcome = "failed") -> ToolResult:
+    """Return the result of a failed call."""
+    return ToolResult(False, redact_untrusted(message), outcome=outcome)
 
 
 def _call_timeout(tool: Tool, context: ToolContext) -> float:
@@ -127,8 +137,8 @@ def _run_with_deadline(
     return _failed_result(f"{tool.name}: {reason}", "timed_out") if tool.repeatable else interrupted_result(reason)
 
 
-def _to_recordable(tool: Tool, result: Any, context: ToolContext) -> ToolResult:
-    """Return the result as text that can be recorded and shown, truncated to its limit."""
+def _to_recordable(tool: Tool, result: Any) -> tuple[ToolResult, int | None]:
+    """Return the result with text that can be recorded and shown, and the limit as `_try_tool` does."""
     if not isinstance(result, ToolResult):
         raise ToolError(f"{tool.name} returned {type(result).__name__}, not a ToolResult")
     if not isinstance(result.output, str):
@@ -138,15 +148,13 @@ def _to_recordable(tool: Tool, result: Any, context: ToolContext) -> ToolResult:
     if result.outcome not in OUTCOME_CODES:
         raise ToolError(f"{tool.name} returned the outcome {result.outcome!r}: {', '.join(OUTCOME_CODES)}")
     if tool.stages_files and not isinstance(tool, EngineTool):
-        return _redact_result(result)  # it has cut its output itself, and says where the whole is
-    checked = _redact_result(replace(result, output=redact_untrusted(result.output)))
-    checked = context.check_result(checked) if context.check_result else checked
-    # Cut last: gates must have seen all of it.
-    output = _truncate(checked.output, tool.output_limit_bytes)
+        return _redact_result(result), None  # it has cut its output itself, and says where the whole is
+    redacted = _redact_result(replace(result, output=redact_untrusted(result.output)))
     if isinstance(tool, EngineTool):
-        return replace(checked, output=output)
-    requests = checked.entries if checked.outcome == "pending" else ()  # others are for tools that stage them
-    return ToolResult(checked.success, output, outcome=checked.outcome, entries=requests, verdicts=checked.verdicts)
+        return redacted, tool.output_limit_bytes
+    requests = redacted.entries if redacted.outcome == "pending" else ()  # others are for tools that stage them
+    allowed = ToolResult(redacted.success, redacted.output, outcome=redacted.outcome, entries=requests)
+    return replace(allowed, verdicts=redacted.verdicts), tool.output_limit_bytes
 
 
 def _redact_result(result: ToolResult) -> ToolResult:

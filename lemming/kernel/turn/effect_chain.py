@@ -5,24 +5,46 @@ An interceptor that breaks the rules for hooks fails the turn, with capability, 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 from lemming.kernel.base.jsontext import is_equal_json
+from lemming.kernel.messages import OutboxEntry
+from lemming.kernel.obligations.grants import list_grants
+from lemming.kernel.plugins.capability_table import DECISION_RULES
+from lemming.kernel.providers import Reply
+from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn import turn_effects as effects
-from lemming.kernel.turn.live_phase import CheckResult, RunTool, StartTool
+from lemming.kernel.turn.effect_guard import check_passed_on, copy_effect, find_fixed_change, is_plugin, list_values
+from lemming.kernel.turn.hook_errors import HookError, capability_error
+from lemming.kernel.turn.live_phase import CheckResult, RunTool, SendRequest, StartTool
+from lemming.kernel.turn.preparation_effects import BuildPrompt, LabelPrompt, SelectContext
+from lemming.kernel.turn.turn_values import Answer
 
 E = TypeVar("E", bound=effects.Effect)
 Perform = Callable[[Any], Any]
 """Performs an effect and returns the answer, or an outcome if the kernel itself refuses the effect."""
 
 
+_ANSWERS: Mapping[type[effects.Effect], type] = {
+    effects.AskModel: Answer,
+    CheckResult: ToolResult,
+    RunTool: ToolResult,
+    StartTool: ToolResult,
+    SendRequest: Reply,
+}
+"""Types of the answers that an interceptor may give in the place of the world."""
+_COMPLETED = (LabelPrompt, SelectContext, BuildPrompt, effects.EndTurn)
+"""Effects that a capability completes, and none may reject."""
+
 Steps = Generator[effects.Effect, Any, effects.Outcome]
 """Yields effects to perform, is sent their answers, and returns the outcome of the first effect."""
+
+
+COPY = "yield a changed copy, `replace(effect, ...)`"
+LET_THROUGH = "or pass it on, `return (yield effect)`"
 
 
 class Interceptor(NamedTuple):
@@ -50,11 +72,15 @@ class EffectChain:
     ) -> None:
         self._perform, self._record = perform, record
         by_type: dict[type[effects.Effect], list[Interceptor]] = {}
+        writers: dict[str, str] = {}
         for interceptor in interceptors:
+            for fact in interceptor.facts:
+                _require_sole_writer(interceptor, fact, writers.setdefault(fact, interceptor.name))
             for handled in interceptor.handles:
                 by_type.setdefault(handled, []).append(interceptor)
         self._by_type: Mapping[type[effects.Effect], Sequence[Interceptor]] = by_type
         self.handled: Collection[type[effects.Effect]] = by_type.keys()
+        self._guarded = {kind for kind, links in by_type.items() if any(is_plugin(link.name) for link in links)}
 
     def dispatch(self, effect: effects.Effect) -> effects.Allowed | effects.Refusal:
         """Take an effect through all interceptors of its type, perform it, and return the outcome."""
@@ -80,25 +106,22 @@ class EffectChain:
 
     def begin(self, effect: effects.Effect) -> Steps:
         """Take an effect through all interceptors of its type. Yields the effects to perform, which all agreed to."""
+        is_guarded = type(effect) in self._guarded
+        if is_guarded:
+            effect = copy_effect(effect)
         # An approved entry or call is performed in a later turn: no capability may rewrite what the person saw.
         grant = (
             effect.grant
             if isinstance(effect, effects.WriteEntry)
             else isinstance(effect, RunTool) and effect.call.approved
         )
-        approved = (effect,) if grant else ()
+        approved = (copy_effect(effect) if is_guarded else effect,) if grant else ()
         outcome = yield from self._descend(effect, self._by_type.get(type(effect), ()), approved)
-        is_other = (
-            isinstance(outcome, effects.Allowed)
-            and outcome.effect is not effect
-            and not isinstance(effect, effects.UNCOMPARED)
-        )
-        if (
-            is_other
-            and isinstance(outcome, effects.Allowed)
-            and effects.effect_content(outcome.effect) != effects.effect_content(effect)
-        ):
+        is_compared = isinstance(outcome, effects.Allowed) and not isinstance(effect, effects.UNCOMPARED)
+        if isinstance(outcome, effects.Allowed) and is_compared and not _is_same_content(outcome.effect, effect):
             outcome = effects.Replaced(outcome.effect, outcome.answer)
+        if is_guarded and isinstance(outcome, effects.Allowed):
+            outcome = replace(outcome, effect=copy_effect(outcome.effect))  # what a plugin holds changes nothing more
         self._record(effects.EffectFinished(effect, outcome))
         return outcome
 
@@ -118,11 +141,11 @@ class EffectChain:
         `approved`: the effect as persons approved it. `before`: a copy of its content, if there is one.
         """
         if before is None and interceptors:
-            before = deepcopy(_changeable(effect))
+            before = self._copy_values(effect)
         for depth, interceptor in enumerate(interceptors, 1):
             result = interceptor.intercept(effect)
-            if _changeable(effect) != before:
-                return _refuse_change(interceptor)
+            if self._is_changed(effect, before):
+                return _refuse_change(interceptor, effect)
             if isinstance(result, effects.Outcome):
                 return _checked(interceptor, effect, result, None)
             if isinstance(result, Generator):
@@ -141,35 +164,46 @@ class EffectChain:
         before: Any,
     ) -> Steps:
         """Run an interceptor that yields effects: its own goes through the rest of the chain, others start at the top."""
-        reply, allowed = None, None
+        reply, allowed, shown = None, None, None
+        passed = list[tuple[effects.Effect, Any]]()
+        approvers: tuple[str, ...] = ()
         try:
             while True:
                 request = steps.send(reply)
                 if not isinstance(request, effects.Effect):
                     raise _invalid(interceptor, "yield effects", request)
-                if allowed is None and _changeable(effect) != before:
+                if allowed is None and self._is_changed(effect, before):
                     steps.close()
-                    return _refuse_change(interceptor)
+                    return _refuse_change(interceptor, effect)
                 if isinstance(request, effects.AskPerson):
-                    request = _check_question(interceptor, request)
+                    request = _check_question(interceptor, request, approvers)
                 if problem := _find_violation(interceptor, effect, request):
                     steps.close()
                     return effects.Rejected(problem)
                 if type(request) is type(effect):
-                    copied = before if request is effect else None
-                    reply = allowed = yield from self._descend(request, later, approved, copied)
+                    if approved and isinstance(allowed, effects.Allowed):
+                        twice = f"must yield {type(effect).__name__} once: an approval lets it happen once"
+                        raise capability_error(interceptor.name, interceptor.intercept, twice)
+                    copied = before if request is effect else self._copy_values(request)
+                    passed.append((request, copied))
+                    allowed = yield from self._descend(request, later, approved, copied)
+                    reply = shown = _copy_entry(allowed) if is_plugin(interceptor.name) else allowed
                     continue
                 reply = yield from self.begin(request)
                 if isinstance(request, effects.AskPerson):
                     if not isinstance(reply, effects.Allowed):
                         steps.close()
                         return reply  # code after the question runs only once a person has approved
-                    approved = (*approved, request.subject)
+                    approved = (*approved, copy_effect(request.subject))
+                    approvers = (*approvers, *find_approver(reply))
         except StopIteration as stop:
-            result = stop.value if stop.value is not None else allowed
+            result = stop.value if stop.value is not None else shown
+        if any(self._is_changed(*item) for item in passed) or shown != allowed:
+            late = f"must not change {type(effect).__name__} in place, as it did after its `yield`: {COPY}"
+            raise capability_error(interceptor.name, interceptor.intercept, late)
         if result is None:
-            if _changeable(effect) != before:
-                return _refuse_change(interceptor)
+            if self._is_changed(effect, before):
+                return _refuse_change(interceptor, effect)
             return (yield from self._descend(effect, later, approved, before))
         if not isinstance(result, effects.Outcome):
             raise _invalid(interceptor, "return an outcome or None at its end", result)
@@ -180,7 +214,14 @@ class EffectChain:
         ):
             late = "must decide about an entry before it is written: `return (yield effect)`"
             raise capability_error(interceptor.name, interceptor.intercept, late)
-        return _checked(interceptor, effect, result, allowed)
+        return allowed if result is shown and allowed else _checked(interceptor, effect, result, allowed, shown)
+
+    def _copy_values(self, effect: effects.Effect) -> Any:
+        """Return a copy of the values of an effect that a plugin may not change in place."""
+        return deepcopy(list_values(effect)) if type(effect) in self._guarded else None
+
+    def _is_changed(self, effect: effects.Effect, before: Any) -> bool:
+        return before is not None and list_values(effect) != before
 
     def _perform_last(self, effect: effects.Effect, approved: Sequence[effects.Effect]) -> Steps:
         if isinstance(effect, effects.AskPerson) and isinstance(effect.subject, effects.UNCOMPARED):
@@ -190,11 +231,31 @@ class EffectChain:
                 "REFUSED: persons approved something else; a capability changed it after it had asked"
             )
         self._record(effects.EffectStarted(effect))
-        answer = yield effect
+        answer = yield copy_effect(effect) if type(effect) in self._guarded else effect
         if isinstance(answer, effects.Outcome):
             return answer
-        self._record(effects.EffectPerformed(effect, answer))
-        return effects.Allowed(effect, answer)
+        allowed = effects.Allowed(effect, answer)
+        self._record(effects.EffectPerformed(effect, _copy_entry(allowed).answer))
+        return allowed
+
+
+def _require_sole_writer(interceptor: Interceptor, fact: str, writer: str) -> None:
+    if writer != interceptor.name:
+        problem = f"must not write the fact {fact!r}, which {writer} writes: declare one of its own in `facts`"
+        raise capability_error(interceptor.name, interceptor.intercept, problem)
+
+
+def _copy_entry(outcome: effects.Outcome) -> Any:
+    """Return an outcome with a copy of the entry that was written. No plugin gets the entry itself."""
+    if isinstance(outcome, effects.Allowed) and isinstance(outcome.answer, OutboxEntry):
+        return replace(outcome, answer=deepcopy(outcome.answer))
+    return outcome
+
+
+def find_approver(outcome: effects.Allowed) -> Sequence[str]:
+    """Return the person whose approval a question got, as a list of one, or nothing."""
+    grants = outcome.answer.get(DECISION_RULES) if isinstance(outcome.answer, Mapping) else None
+    return [list_grants(grants)[-1]["by"]] if grants else ()
 
 
 def ignore(item: effects.Effect | effects.Event) -> None:
@@ -206,11 +267,20 @@ NO_CHAIN = EffectChain((), ignore, ignore)
 
 
 def _checked(
-    interceptor: Interceptor, effect: effects.Effect, outcome: effects.Outcome, allowed: effects.Outcome | None
+    interceptor: Interceptor,
+    effect: effects.Effect,
+    outcome: effects.Outcome,
+    allowed: effects.Outcome | None,
+    shown: effects.Outcome | None = None,
 ) -> effects.Outcome:
-    """Return an interceptor's outcome. An allowed write must be the one that the rest of the chain has seen."""
-    if outcome is allowed:
-        return outcome
+    """Return an interceptor's outcome. An allowed write must be the one that the rest of the chain has seen.
+
+    `shown`: what the interceptor got of `allowed`.
+    """
+    if isinstance(outcome, (effects.Rejected, effects.Deferred)) and not isinstance(outcome.reason, str):
+        raise _invalid(interceptor, f"give {type(outcome).__name__} a text as the reason", outcome.reason)
+    if isinstance(effect, _COMPLETED) and is_plugin(interceptor.name) and not isinstance(outcome, effects.Allowed):
+        raise _invalid(interceptor, f"pass on {type(effect).__name__}, changed or not", outcome)
     if (
         isinstance(outcome, effects.Allowed)
         and isinstance(outcome.effect, effects.AskPerson)
@@ -223,15 +293,27 @@ def _checked(
         return outcome
     if type(outcome.effect) is not type(effect):
         return effects.Rejected(f"{interceptor.name} allowed another effect: {type(outcome.effect).__name__}")
-    if isinstance(effect, effects.WRITES) and not (
-        isinstance(allowed, effects.Allowed) and outcome.effect is allowed.effect and outcome.answer is allowed.answer
-    ):
-        return effects.Rejected(f"{interceptor.name} allowed what later capabilities have not seen")
+    if isinstance(effect, effects.WRITES):
+        if isinstance(shown, effects.Allowed) and outcome.effect is shown.effect and outcome.answer is shown.answer:
+            assert allowed, "it was shown"
+            return allowed
+        return effects.Rejected(
+            f"{interceptor.name} allowed what later capabilities have not seen: reject it, {LET_THROUGH}"
+        )
+    expected = _ANSWERS.get(type(effect))
+    if expected and is_plugin(interceptor.name) and not isinstance(outcome.answer, expected):
+        answer = f"allow {type(effect).__name__} with a {expected.__name__} as answer"
+        raise _invalid(interceptor, answer, outcome.answer)
     return effects.Allowed(outcome.effect, outcome.answer)  # only `begin` compares
 
 
-def _check_question(interceptor: Interceptor, question: effects.AskPerson) -> effects.AskPerson:
-    """Return a question to persons with the name of the capability that asks, unless it names a rule."""
+def _check_question(
+    interceptor: Interceptor, question: effects.AskPerson, approvers: Sequence[str]
+) -> effects.AskPerson:
+    """Return a question to persons with the name of the capability that asks, unless it names a rule.
+
+    `approvers`: who has answered its questions about the same effect. Somebody else must answer a plugin's next one.
+    """
     if not interceptor.may_ask:
         raise capability_error(
             interceptor.name, interceptor.intercept, "yields AskPerson without `asks_persons = True`"
@@ -241,7 +323,11 @@ def _check_question(interceptor: Interceptor, question: effects.AskPerson) -> ef
     ):
         persons = f"persons of AskPerson must be a list of names, got {question.persons!r}"
         raise capability_error(interceptor.name, interceptor.intercept, persons)
-    return question if question.asked_by else replace(question, asked_by=interceptor.name)
+    if not isinstance(question.subject, effects.Effect):
+        raise _invalid(interceptor, "ask about an effect", question.subject)
+    asker = interceptor.name if is_plugin(interceptor.name) else ""
+    by = question.asked_by or interceptor.name
+    return replace(question, asked_by=by, asker=asker, besides=approvers if asker else ())
 
 
 def _invalid(interceptor: Interceptor, expected: str, value: Any) -> HookError:
@@ -265,6 +351,10 @@ def _find_violation(interceptor: Interceptor, before: effects.Effect, after: eff
     if after is before:
         return ""
     if type(after) is type(before):
+        if is_plugin(interceptor.name):
+            check_passed_on(interceptor.name, interceptor.intercept, before, after)
+            if part := find_fixed_change(before, after):
+                return f"{interceptor.name} must pass on the {part} as it got it"
         parts = zip(_fixed_parts(after), _fixed_parts(before), strict=True)
         if any(new is not old for new, old in parts):
             return f"{interceptor.name} altered the tool, or the approval that it carries"
@@ -272,7 +362,9 @@ def _find_violation(interceptor: Interceptor, before: effects.Effect, after: eff
         return ""
     names = {*before.facts, *after.facts} if type(after) is type(before) else {*after.facts}
     altered = {name for name in names if before.facts.get(name) != after.facts.get(name)} - {*interceptor.facts}
-    return f"{interceptor.name} altered facts of others: {', '.join(sorted(altered))}" if altered else ""
+    if not altered:
+        return ""
+    return f"{interceptor.name} altered facts of others: {', '.join(sorted(altered))}; list its own in `facts`"
 
 
 def _fixed_parts(effect: effects.Effect) -> Sequence[Any]:
@@ -291,68 +383,9 @@ def _is_same_content(first: effects.Effect, second: effects.Effect) -> bool:
     return effects.effect_content(first) == effects.effect_content(second)
 
 
-def _changeable(effect: effects.Effect) -> Any:
-    """Return the values of a call or a write that an interceptor could change in place, or None."""
-    match effect:
-        case effects.WriteEntry():
-            return effect.payload, effect.tags, {**effect.facts}
-        case effects.CallTool():
-            return effect.args, {**effect.facts}
-        case effects.WriteMemory():
-            return effect.value, {**effect.facts}
-    return None
-
-
-def _refuse_change(interceptor: Interceptor) -> effects.Rejected:
-    return effects.Rejected(f"{interceptor.name} changed an effect in place: yield a changed copy")
-
-
-# --- errors in the code of a capability: with capability, file and line
-
-
-PAGE = "docs/capabilities.md"
-
-
-class HookError(TypeError):
-    """A hook of a capability breaks the rules for hooks. It fails the turn; the message has the place."""
-
-
-def capability_error(name: str, hook: Callable[..., Any], problem: str) -> HookError:
-    """Return the error that fails a turn because a hook of a capability breaks the rules for hooks."""
-    while isinstance(hook, partial):
-        hook = hook.func
-    return HookError(f"{name}.{getattr(hook, '__name__', 'intercept')}{find_place(hook)} {problem}")
-
-
-def check_json(name: str, hook: Callable[..., Any], value: Any, expected: str) -> None:
-    """Check that a hook returned a JSON object.
-
-    Raises:
-        HookError: The value has another type, or a part without a JSON type.
-    """
-    if not isinstance(value, dict):
-        got = type(value).__name__
-        raise capability_error(name, hook, f"must return {expected}, got {got}: see {PAGE}")
-    for problem in _find_non_json(value, ""):
-        raise capability_error(name, hook, f"must return {expected}, got {problem}")
-
-
-def _find_non_json(value: Any, pointer: str) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                yield f"the key {key!r} of type {type(key).__name__} at {pointer or '/'}: keys are texts"
-            yield from _find_non_json(item, f"{pointer}/{key}")
-    elif isinstance(value, (list, tuple)):
-        for number, item in enumerate(value):
-            yield from _find_non_json(item, f"{pointer}/{number}")
-    elif isinstance(value, float) and not math.isfinite(value):
-        yield f"{value} at {pointer}: JSON has no such number"
-    elif not (value is None or isinstance(value, (str, bool, int, float))):
-        yield f"{type(value).__name__} at {pointer}: convert it to JSON"
-
-
-def find_place(value: Any) -> str:
-    """Return file and line of a function, in brackets, or an empty text."""
-    code = getattr(value, "__code__", None)
-    return f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+def _refuse_change(interceptor: Interceptor, effect: effects.Effect) -> effects.Rejected:
+    """Return the refusal of an effect changed in place. Where a refusal would only leave it out, the turn fails."""
+    if isinstance(effect, (effects.WriteEntry, effects.CallTool, effects.WriteMemory, RunTool)):
+        return effects.Rejected(f"{interceptor.name} changed an effect in place: yield a changed copy")
+    late = f"must not change {type(effect).__name__} in place: {COPY}"
+    raise capability_error(interceptor.name, interceptor.intercept, late)

@@ -40,13 +40,14 @@ from lemming.kernel.plugins.capability_table import (
     find_key_owners,
 )
 from lemming.kernel.tick_context import TickContext
-from lemming.kernel.turn.effect_chain import EffectChain, check_json, ignore
+from lemming.kernel.turn.effect_chain import EffectChain, ignore
+from lemming.kernel.turn.hook_errors import capability_error, check_json
 from lemming.kernel.turn.loop_breaker import select_request_counts
 from lemming.kernel.turn.preparation import Block, Continue, Preparation, TurnContext, Wake, Watch
 from lemming.kernel.turn.preparation_effects import ReceiveEntry
 from lemming.kernel.turn.prompt_input import TrustLabeler
 from lemming.kernel.turn.turn_effects import Deferred, Effect, Rejected, Suspended
-from lemming.kernel.turn.turn_hooks import Capability
+from lemming.kernel.turn.turn_hooks import Capability, make_interceptor
 from lemming.kernel.turn.turn_values import TurnInputs
 
 T = TypeVar("T", bound=Effect)
@@ -58,7 +59,7 @@ class PreparationChain(EffectChain):
     def __init__(self, by_name: Mapping[str, tuple[Capability, Preparation]], agent_name: str = "") -> None:
         self._by_name, self._agent_name = by_name, agent_name
         self.names = by_name.keys()
-        super().__init__([capability.interceptor(turn) for capability, turn in by_name.values()], ignore, ignore)
+        super().__init__([make_interceptor(capability, turn) for capability, turn in by_name.values()], ignore, ignore)
         self._receives = ReceiveEntry in self.handled
         self.may_change = any(
             name not in LISTED and (type(item).due is not Capability.due or ReceiveEntry in item.handles)
@@ -75,20 +76,19 @@ class PreparationChain(EffectChain):
     def ask_due(self) -> None:
         """Ask each capability which requests wait or continue, and which files and reasons make the agent due."""
         for capability, turn in self._by_name.values():
-            for item in capability.due(turn):
+            for item in _list_due(capability, turn):
                 match item:
-                    case Watch():
+                    case Watch(str(), str()):
                         self.files[item.path] = item.digest
-                    case Block():
+                    case Block(str(), str(), None | int()):
                         self.blocks[item.request] = item
-                    case Continue():
+                    case Continue(str()):
                         self._continued.add(item.request)
-                    case Wake():
+                    case Wake(check) if callable(check):
                         self._wakes.append(item)
                     case _:
-                        raise TypeError(
-                            f"{capability.name}.due must yield Wake, Block, Continue or Watch, got {item!r}"
-                        )
+                        wrong = f"must yield Wake, Block, Continue or Watch with values of their types, got {item!r}"
+                        raise capability_error(capability.name, capability.due, wrong)
 
     def skip_reason(self) -> str:
         """Return a description of the agent's wait, or an empty string."""
@@ -178,6 +178,15 @@ class PreparationChain(EffectChain):
             if snapshot or (snapshot is not None and name not in LISTED):  # an empty one of ours takes no part
                 snapshots[name] = snapshot
         return snapshots
+
+
+def _list_due(capability: Capability, turn: Preparation) -> Iterable[object]:
+    due: object = capability.due(turn)
+    if not isinstance(due, Iterable):
+        raise capability_error(
+            capability.name, capability.due, f"must yield or return a list, got {type(due).__name__}"
+        )
+    return due
 
 
 NO_PREPARATION = PreparationChain({})

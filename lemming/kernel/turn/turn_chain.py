@@ -6,11 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.journal.turn_report import ENDS, End
 from lemming.kernel.plugins.capability_table import DECISION_RULES, LISTED, REQUEST_RULES, SPEAKING_PROVIDERS, USES
-from lemming.kernel.turn.effect_chain import EffectChain, check_json
+from lemming.kernel.turn.effect_chain import EffectChain
+from lemming.kernel.turn.hook_errors import capability_error, check_json
+from lemming.kernel.turn.preparation import RunTurn
 from lemming.kernel.turn.preparation_chain import starting_capabilities
 from lemming.kernel.turn.turn_effects import AskModel, CallTool, EffectPerformed
-from lemming.kernel.turn.turn_hooks import Capability
+from lemming.kernel.turn.turn_hooks import Capability, make_interceptor
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.kernel.turn.turn_values import TurnInputs
 from lemming.kernel.turn.turn_view import TurnView
@@ -25,8 +28,8 @@ class TurnChain(EffectChain):
             (item, TurnView(item.name, turn_state, snapshots.get(item.name, {}), frozenset(item.handles)))
             for item in capabilities
         ]
-        self.wraps = [partial(item.wrap_turn, view) for item, view in self._members if item.wraps_turns]
-        links = [item.interceptor(view) for item, view in self._members]
+        self.wraps = [partial(_run_inside, item, view) for item, view in self._members if item.wraps_turns]
+        links = [make_interceptor(item, view) for item, view in self._members]
         super().__init__(links, turn_state.perform, turn_state.events.append)
 
     def reduce_states(self, states: Mapping[str, Json], *, is_applied: bool) -> dict[str, Json]:
@@ -48,6 +51,14 @@ class TurnChain(EffectChain):
                 check_json(capability.name, capability.reduce, state, "the state to keep, a JSON object")
             reduced[capability.name] = state
         return {name: state for name, state in reduced.items() if state}
+
+
+def _run_inside(capability: Capability, view: TurnView, run: RunTurn) -> End:
+    """Run a turn inside a capability, and return the end of the turn."""
+    if (end := capability.wrap_turn(view, run)) in ENDS:
+        return end
+    problem = f"must return an end of the turn, got {end!r}: `return run()`"
+    raise capability_error(capability.name, capability.wrap_turn, problem)
 
 
 def find_turn_chain(turn_state: TurnState, plugins: Sequence[str] | None = None) -> TurnChain | None:

@@ -226,7 +226,8 @@ class AskPerson(Effect):
     """A question to persons: may `subject` happen, exactly as it is?
 
     `asked_by`: the gate's line or the capability. `persons`: who may decide, None for anybody who may approve.
-    `other_lines`: further rules that ask. `expires`: the earliest of these ends the question.
+    `other_lines`: further rules that ask. `expires`: the earliest of these ends the question. The kernel sets `asker`, the
+    plugin's capability, and `besides`, the persons who have answered its other questions about the same effect.
     """
 
     subject: Effect
@@ -235,13 +236,19 @@ class AskPerson(Effect):
     persons: Collection[str] | None = None
     other_lines: Collection[str] = ()
     expires: tuple[Expiry, ...] = ()
+    asker: str = field(default="", compare=False)
+    besides: Collection[str] = field(default=(), compare=False)
 
-    def is_answered_by(self, grant: Mapping[str, Any] | None) -> bool:
-        """Return True if an approval, or an approval before, is the answer to this question."""
-        return grant is not None and any(
-            item.get("gate") == self.asked_by and (self.persons is None or item["by"] in self.persons)
-            for item in (grant, *grant.get("grants", ()))
+    def find_answer(self, grant: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Return the approval that is the answer to this question, the earliest one, or None."""
+        grants = [] if grant is None else [*grant.get("grants", ()), grant]
+        return next(
+            (item for item in grants if item.get("gate") == self.asked_by and self.may_decide(item["by"])), None
         )
+
+    def may_decide(self, person: str) -> bool:
+        """Return True if the question does not exclude a person."""
+        return (self.persons is None or person in self.persons) and person not in self.besides
 
 
 @dataclass(frozen=True, kw_only=True)

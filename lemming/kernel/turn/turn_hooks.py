@@ -20,7 +20,9 @@ from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.plugins.capability_table import LISTED
 from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.descriptions import DescribeQuery
-from lemming.kernel.turn.effect_chain import PAGE, Interceptor, find_place
+from lemming.kernel.turn.effect_chain import Interceptor
+from lemming.kernel.turn.effect_guard import is_plugin
+from lemming.kernel.turn.hook_errors import PAGE, capability_error, find_place
 from lemming.kernel.turn.preparation import Due, NoSettings, Preparation, RunTurn
 from lemming.kernel.turn.prompt_input import TrustLabeler
 from lemming.kernel.turn.turn_effects import Effect, Event, Interception, has_turn_effects
@@ -86,7 +88,8 @@ class Capability:
             raise _declaration_error(kind, 'must have a name: write `name = "..."` in the class')
         for name in ("handles", "after", "facts", "reads", "describes"):
             if not isinstance(value := getattr(capability, name), (tuple, list)):
-                raise _declaration_error(kind, f"must have a tuple as `{name}`, got {value!r}: write `({value!r},)`")
+                text = value.__name__ if isinstance(value, type) else repr(value)
+                raise _declaration_error(kind, f"must have a tuple as `{name}`, got {text}: write `({text},)`")
         for effect in capability.handles:
             if not (isinstance(effect, type) and issubclass(effect, Effect)):
                 raise _declaration_error(kind, f"must list classes of effects in `handles`, got {effect!r}")
@@ -162,6 +165,27 @@ class Capability:
     def describe(self, query: DescribeQuery) -> Iterator[Any]:
         """Yield descriptions of the kind that an `OrgQuery` or a `StateQuery` asks for, one of `describes`. Read-only."""
         yield from ()
+
+
+def make_interceptor(capability: Capability, turn: Preparation | TurnView) -> Interceptor:
+    """Return the interceptor of a capability for a turn.
+
+    Raises:
+        HookError: That of a plugin is none, or claims what its class does not declare.
+    """
+    link = capability.interceptor(turn)
+    if not is_plugin(capability.name):
+        return link
+    if type(link) is not Interceptor:
+        got = f"must return an Interceptor, got {type(link).__name__}: `return super().interceptor(turn)`"
+        raise capability_error(capability.name, capability.interceptor, got)
+    is_own = link.name == capability.name and {*link.facts} <= {*capability.facts}
+    if not is_own or (link.may_ask and not capability.may_ask):
+        keep = (
+            "must keep the name, the facts and `asks_persons` of its class: `super().interceptor(turn)._replace(...)`"
+        )
+        raise capability_error(capability.name, capability.interceptor, keep)
+    return link
 
 
 def _check_parameters(kind: type, base: type, members: Mapping[str, Any]) -> None:

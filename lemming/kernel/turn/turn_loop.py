@@ -21,8 +21,10 @@ from lemming.kernel.base.errors import (
 )
 from lemming.kernel.journal.turn_report import ENDS, End
 from lemming.kernel.plugins.capability_table import DECISION_RULES
+from lemming.kernel.plugins.errors_of_capabilities import find_capability_at_fault
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
 from lemming.kernel.turn.effect_chain import NO_CHAIN
+from lemming.kernel.turn.hook_errors import HookError
 from lemming.kernel.turn.preparation import RunTurn
 from lemming.kernel.turn.strategy import NoMoreReplies, Strategy, Turn, react
 from lemming.kernel.turn.turn_approvals import TurnApprovals
@@ -92,6 +94,8 @@ def _run_steps(turn_state: TurnState, steps: Steps) -> End:
         except LemmingError:
             raise
         except Exception as error:
+            if isinstance(error, HookError) or find_capability_at_fault(error):
+                raise  # a hook that an effect of the strategy passed
             raise StrategyFailed(
                 f"the strategy failed: {describe_exception(error)}, at {locate_error(error)}"
             ) from error

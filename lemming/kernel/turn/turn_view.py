@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.tools import ToolResult
+from lemming.kernel.turn.effect_guard import is_plugin
 from lemming.kernel.turn.live_phase import LivePhase, ObjectCache
 from lemming.kernel.turn.turn_effects import Effect, Event, Withdraw
 
@@ -103,7 +105,7 @@ class TurnView(ObjectCache):
     @property
     def entries(self) -> Sequence[OutboxEntry]:
         """The entries that the turn has written up to now, in order."""
-        return tuple(self._state.entries)
+        return tuple(self._lend(self._state.entries))
 
     @property
     def forced_end(self) -> End | None:
@@ -129,7 +131,7 @@ class TurnView(ObjectCache):
     @property
     def answers(self) -> Sequence[Answer]:
         """The answers of models up to now."""
-        return tuple(self._state.answers)
+        return tuple(self._lend(self._state.answers))
 
     @property
     def cost(self) -> float:
@@ -166,7 +168,11 @@ class TurnView(ObjectCache):
     @property
     def results(self) -> Sequence[Mapping[str, Any]]:
         """The results of the turn's calls up to now: tool, args, success, output."""
-        return tuple(self._state.results)
+        return tuple(self._lend(self._state.results))
+
+    def _lend(self, values: list[T]) -> list[T]:
+        """Return values of the turn; copies for a plugin, which could change them in place."""
+        return deepcopy(values) if is_plugin(self.name) else values
 
     def iter_events(self, start: int = 0) -> Iterator[Event]:
         """Yield the events of the turn from `start` on that concern effects of the types that the capability handles."""

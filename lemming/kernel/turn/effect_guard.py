@@ -1,0 +1,157 @@
+"""What a plugin's interceptor gets of an effect, and what it may pass on.
+
+It gets copies of the values that can be changed in place: a cache, a record and another capability share none of them with
+it. What it changes nevertheless in its copy is refused by name. The capabilities that ship get the effects themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
+from lemming.kernel.plugins.capability_table import LISTED
+from lemming.kernel.turn import turn_effects as effects
+from lemming.kernel.turn.hook_errors import capability_error, find_json_problems
+from lemming.kernel.turn.live_phase import CheckResult, RunTool, StartTool
+from lemming.kernel.turn.preparation_effects import (
+    BuildPrompt,
+    ReceiveEntry,
+    SelectContext,
+    ShowEarlierResult,
+    ShowEntry,
+    ShowMemory,
+)
+
+E = TypeVar("E", bound=effects.Effect)
+
+_COPIED: Mapping[type[effects.Effect], Sequence[str]] = {
+    effects.WriteEntry: ("payload", "tags"),
+    effects.WriteMemory: ("value",),
+    effects.CallTool: ("args",),
+    effects.TakeResult: ("call", "result"),
+    effects.TakeReply: ("reply",),
+    effects.CarryOut: ("reply",),
+    effects.CheckEntries: ("entries",),
+    effects.BindFiles: ("payloads",),
+    effects.AskModel: ("messages", "schema"),
+    effects.ShowResult: ("result",),
+    effects.Seal: ("entries", "results"),
+    effects.EndTurn: ("entries", "failure_entries"),
+    RunTool: ("call",),
+    StartTool: ("call",),
+    CheckResult: ("call", "result"),
+    ReceiveEntry: ("entry",),
+    ShowEntry: ("entry",),
+    ShowMemory: ("value",),
+    ShowEarlierResult: ("result",),
+    SelectContext: ("requests", "inbox", "results", "other_entries"),
+}
+"""The fields of an effect with values that could be changed in place."""
+_COMPARED = {*_COPIED} - {effects.TakeReply, effects.CarryOut, SelectContext}
+"""Types of effects of which a change in place is refused. Of others it is as a change that is passed on."""
+_GROUPS = (str, bool, int | float, Mapping, list | tuple, type(None))
+_CALLS = (RunTool, StartTool, CheckResult)
+
+
+def is_plugin(name: str) -> bool:
+    """Return True if a plugin brings the capability of the name."""
+    return bool(name) and name not in LISTED
+
+
+def copy_effect(effect: E) -> E:
+    """Return an effect with copies of the values that could be changed in place."""
+    copies = {name: _copy(getattr(effect, name)) for name in _COPIED.get(type(effect), ())}
+    if isinstance(effect, BuildPrompt):
+        prompt = effect.prompt
+        inbox, requests, results = deepcopy(prompt.inbox), deepcopy(prompt.requests), deepcopy(prompt.results)
+        prompt = replace(prompt, inbox=inbox, requests=requests, results=results)
+        copies = {"prompt": prompt, "selected": copy_effect(effect.selected)}
+    return replace(effect, **copies) if copies else effect
+
+
+def _copy(value: Any) -> Any:
+    return copy_effect(value) if isinstance(value, effects.Effect) else deepcopy(value)
+
+
+def list_values(effect: effects.Effect) -> Any:
+    """Return the values of an effect of which a change in place is refused."""
+    if type(effect) not in _COMPARED:
+        return None
+    if isinstance(effect, _CALLS):
+        return effect.call.args, {**effect.facts}
+    if isinstance(effect, effects.TakeResult):
+        return effect.call.args, effect.result
+    return [getattr(effect, name) for name in _COPIED[type(effect)]], {**effect.facts}
+
+
+def check_passed_on(name: str, intercept: Callable[..., Any], before: effects.Effect, after: effects.Effect) -> None:
+    """Check an effect that an interceptor passes on, of the type that it got.
+
+    Raises:
+        HookError: A field has another type, or a value that cannot be written.
+    """
+    kind = type(before).__name__
+    for field in fields(before):
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if new is old or field.name in ("facts", "value"):
+            continue
+        if old is not None and _find_group(new) is not _find_group(old):
+            raise capability_error(
+                name, intercept, f"must pass on {kind}.{field.name} as {_name(old)}, got {_name(new)}"
+            )
+    for problem in _find_unwritable(after):
+        raise capability_error(name, intercept, f"must pass on {kind}.{problem}")
+
+
+def _find_unwritable(effect: effects.Effect) -> Sequence[str]:
+    match effect:
+        case effects.WriteEntry():
+            if effect.kind not in MESSAGE_KINDS:
+                return [f"kind as one of {', '.join(MESSAGE_KINDS)}, got {effect.kind!r}"]
+            if wrong := [tag for tag in effect.tags if not isinstance(tag, str)]:
+                return [f"tags as texts, got {wrong[0]!r}"]
+            return [f"payload as JSON, got {problem}" for problem in find_json_problems(effect.payload)]
+        case effects.WriteMemory():
+            return [f"value as JSON, got {problem}" for problem in find_json_problems(effect.value)]
+        case effects.WriteFile(file=file) if type(file.content) is not bytes:
+            return [f"file with bytes as content, got {_name(file.content)}"]
+        case effects.CallTool():
+            return [f"args as JSON, got {problem}" for problem in find_json_problems(effect.args)]
+    return ()
+
+
+def find_fixed_change(before: effects.Effect, after: effects.Effect) -> str:
+    """Return the name of a part that a plugin may not replace and has replaced, or an empty string."""
+    match before, after:
+        case effects.WriteFile(file=old), effects.WriteFile(file=new):
+            return "path of the file" if (old.root, old.path, old.removes) != (new.root, new.path, new.removes) else ""
+        case effects.WriteMemory(memory_key=old_key), effects.WriteMemory(memory_key=new_key):
+            return "key of the memory" if old_key != new_key else ""
+        case effects.CallTool(tool=old_tool), effects.CallTool(tool=new_tool):
+            return "tool" if old_tool != new_tool else ""
+        case effects.Seal(), effects.Seal():
+            return _find_unsealed(before, after)
+    return ""
+
+
+def _find_unsealed(before: effects.Seal, after: effects.Seal) -> str:
+    """Return what an interceptor has taken out of outputs in their final form: it may only add."""
+    if any(after.files.get(path) != file for path, file in before.files.items()):
+        return "files of the turn"
+    old, new = ([(item.identity, item.payload) for item in seal.entries] for seal in (before, after))
+    is_same = old == new and all(
+        {*earlier.tags} <= {*later.tags} for earlier, later in zip(before.entries, after.entries, strict=True)
+    )
+    return "" if is_same and len(before.results) == len(after.results) else "entries, tags or results of the turn"
+
+
+def _find_group(value: Any) -> object:
+    """Return the type that a value must keep; lists and tuples are one, and so are objects and numbers."""
+    return next((group for group in _GROUPS if isinstance(value, group)), type(value))
+
+
+def _name(value: Any) -> str:
+    return type(value).__name__
