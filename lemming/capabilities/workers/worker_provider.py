@@ -13,7 +13,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Gt
 
 from lemming.capabilities.workers.attempts import JOB, STOP_FILE, Attempt, WorkerJob, collector_folder, get_attempt
 from lemming.capabilities.workers.harnesses.harness_table import load_harness, with_command
@@ -22,7 +24,7 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     HarnessRun,
     PermissionQuestion,
 )
-from lemming.capabilities.workers.harnesses.json_fields import RunTokens
+from lemming.capabilities.workers.harnesses.json_fields import OWN_TOKENS, JsonFields, RunTokens
 from lemming.capabilities.workers.repositories.collector import load_bundle, make_clone, open_collector, patch_clone
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree
@@ -31,7 +33,6 @@ from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.ext import ConfigError, describe_field, make_field
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import RequestRejected, Unavailable, Unusable
-from lemming.kernel.base.integers import clamp_int
 from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files import fs
@@ -94,10 +95,10 @@ class WorkerProvider(Backend):
         command: list[str] | None = None,
         api_key_env: str = "",
         base_url: str = "",
-        max_cost_usd: float | None = None,
-        max_turns: int | None = None,
-        deadline_s: float = 1800.0,
-        silence_s: float = 600.0,
+        max_cost_usd: Annotated[float | None, Ge(0)] = None,
+        max_turns: Annotated[int | None, Ge(0)] = None,
+        deadline_s: Annotated[float, Gt(0)] = 1800.0,
+        silence_s: Annotated[float, Gt(0)] = 600.0,
         permissions: Permissions = "bypass",
         env: list[str] | None = None,
         base: Path | None = None,
@@ -106,12 +107,6 @@ class WorkerProvider(Backend):
         if self.has_program and not (command or harness.program):
             hint = f'set options.command in {paths.MODELS_FILE}, as in ["gemini", "--experimental-acp"]'
             raise Unusable("options.command must name a program, got nothing", where=self.harness_name, hint=hint)
-        for name, value in {"deadline_s": deadline_s, "silence_s": silence_s}.items():
-            if value <= 0:
-                raise Unusable(f"options.{name} must be above 0, got {value:g}", where=self.harness_name)
-        for name, limit in {"max_cost_usd": max_cost_usd, "max_turns": max_turns}.items():
-            if limit is not None and limit < 0:
-                raise Unusable(f"options.{name} must be at least 0, got {limit:g}", where=self.harness_name)
         self.harness = with_command(harness, command) if command else harness
         if max_cost_usd is not None and self.harness.api == "none" and self.has_program:
             hint = "remove it, and limit deadline_s: the model requests of this harness do not pass the engine"
@@ -198,10 +193,7 @@ class WorkerProvider(Backend):
 
     def _make_reply(self, job: WorkerJob, attempt: Attempt, end: HarnessEnd, tree: TakenTree) -> Reply:
         # Of all runs of the attempt, also of interrupted ones, unless nothing passed the gateway.
-        counts = [
-            RunTokens(*(clamp_int(line.get(name)) or 0 for name in ("input", "output", "cached", "written")))
-            for line in attempt.iter_lines("usage.jsonl")
-        ]
+        counts = [JsonFields(line).sum_tokens(OWN_TOKENS) for line in attempt.iter_lines("usage.jsonl")]
         tokens = sum(counts, RunTokens()) if counts else end.tokens
         outcome: dict[str, Any] = {
             "harness": self.harness.name,

@@ -36,6 +36,10 @@ class RunTokens:
         return sum(count * prices.get(kind, prices["input"]) for kind, count in counts.items()) if prices else None
 
 
+OWN_TOKENS = ("input", "output", "cached", "written")
+"""Paths of tokens as the engine writes them."""
+
+
 class JsonFields:
     """The fields of a JSON object. A value that is no object has none. `values`: the fields themselves."""
 

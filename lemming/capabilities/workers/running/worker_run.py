@@ -26,7 +26,7 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     HarnessRun,
     Progress,
 )
-from lemming.capabilities.workers.harnesses.json_fields import JsonFields, RunTokens
+from lemming.capabilities.workers.harnesses.json_fields import OWN_TOKENS, JsonFields, RunTokens
 from lemming.capabilities.workers.harnesses.output_readers import OutputReader
 from lemming.capabilities.workers.running.harness_process import HarnessProcess
 from lemming.capabilities.workers.running.model_gateway import ModelGateway
@@ -235,7 +235,7 @@ class RunLog:
         self._run, self._file, self._clock, self._session = run, file, SystemClock(), ""
         saved = run.attempt.read_json(SESSION_FILE)
         tokens = JsonFields(saved.get("tokens") if saved.get("session") == run.session else None)
-        self.earlier_tokens = RunTokens(*map(tokens.get_count, asdict(RunTokens())))
+        self.earlier_tokens = tokens.sum_tokens(OWN_TOKENS)
         self.save_session(run.session)
 
     def add(self, progress: Progress) -> None:
