@@ -83,15 +83,11 @@ class MergeReview:
         except LemmingError as error:
             problem = error.message
         return CallPatch(
-            title=f"merge into {args['branch']} of {args['workspace']}",
-            summary=args["summary"],
-            facts={"based on": f"commit {args['base'][:12]}", "patch": patch_file(args["patch"])},
-            flags=flags,
-            files=[asdict(file) for file in files],
-            insertions=sum(file.insertions for file in files),
-            deletions=sum(file.deletions for file in files),
-            problem=problem,
-        )
+            title=f"merge into {args['branch']} of {args['workspace']}", summary=args["summary"],
+            facts={"based on": f"commit {args['base'][:12]}", "patch": patch_file(args["patch"])}, flags=flags,
+            files=[asdict(file) for file in files], insertions=sum(file.insertions for file in files),
+            deletions=sum(file.deletions for file in files), problem=problem,
+        )  # fmt: skip
 
     def load_file(self, org: Organisation, args: Mapping[str, Any], path: str) -> str:
         """Return the text of a file with the patch, or of the patch for an empty path. Raises `UsageError` for bytes."""

@@ -166,13 +166,10 @@ def describe_changes(changes: TakenTree) -> Json:
         flags[""] = f"the patch has {len(diff)} characters, of which diff holds {DIFF_CHARS}"
         diff = diff[:DIFF_CHARS]
     return {
-        "files": len(files),
-        "insertions": sum(file.insertions for file in files),
-        "deletions": sum(file.deletions for file in files),
-        "paths": [file.path for file in files],
-        "flags": flags,
+        "files": len(files), "insertions": sum(file.insertions for file in files),
+        "deletions": sum(file.deletions for file in files), "paths": [file.path for file in files], "flags": flags,
         "diff": diff,
-    }
+    }  # fmt: skip
 
 
 def to_diff(patch: bytes) -> str:

@@ -197,32 +197,20 @@ class WorkerProvider(Backend):
         tokens = sum(counts, RunTokens()) if counts else end.tokens
         outcome: dict[str, Any] = {
             "harness": self.harness.name,
-            "session": end.session or attempt.read_json("session.json").get("session", ""),
-            "exit": end.exit_status,
-            "cost_usd": end.cost_usd,
-            "gateway_usd": end.gateway_usd,
-            "base": job.base,
-            "tree": tree.tree,
-            "content": b64encode(tree.patch).decode("ascii"),
-            "files": [asdict(file) for file in tree.files],
-            "left_out": dict(tree.left_out),
-            "flags": dict(tree.flags),
-            "error": end.error,
+            "session": end.session or attempt.read_json("session.json").get("session", ""), "exit": end.exit_status,
+            "cost_usd": end.cost_usd, "gateway_usd": end.gateway_usd, "base": job.base, "tree": tree.tree,
+            "content": b64encode(tree.patch).decode("ascii"), "files": [asdict(file) for file in tree.files],
+            "left_out": dict(tree.left_out), "flags": dict(tree.flags), "error": end.error,
             "message": redact_values(end.message)[:2000],
-            "questions": [{"tool": item.tool, "input": dict(item.input)} for item in end.questions],
-            "run": job.run,
+            "questions": [{"tool": item.tool, "input": dict(item.input)} for item in end.questions], "run": job.run,
             "key": job.key,
-        }
+        }  # fmt: skip
         return Reply(
-            text=end.text or end.message,
-            input_tokens=tokens.input if tokens else None,
-            output_tokens=tokens.output if tokens else None,
-            cached_tokens=tokens.cached if tokens else None,
-            written_tokens=tokens.written if tokens else None,
-            finish="failed" if end.error else "stop",
-            model=job.model or self.harness.name,
-            kept={JOB: outcome},
-        )
+            text=end.text or end.message, input_tokens=tokens.input if tokens else None,
+            output_tokens=tokens.output if tokens else None, cached_tokens=tokens.cached if tokens else None,
+            written_tokens=tokens.written if tokens else None, finish="failed" if end.error else "stop",
+            model=job.model or self.harness.name, kept={JOB: outcome},
+        )  # fmt: skip
 
 
 def fill_clone(job: WorkerJob, attempt: Attempt, repository: UserRepository | None) -> None:

@@ -267,23 +267,14 @@ def _make_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings, 
     elsewhere = live.tick_context.config.org.executor in provided("executors")
     repository = open_repository(locate_repository(live.base, settings.repository))
     return WorkerJob(
-        key=key,
-        run=run,
-        base=base,
-        at=str(snapshot["at"]),
-        agent=turn.agent.name,
-        model=effect.entry.model,
+        key=key, run=run, base=base, at=str(snapshot["at"]), agent=turn.agent.name, model=effect.entry.model,
         repository="" if elsewhere else f"{repository.git_dir}",
-        bundle=b64encode(make_bundle(repository, base)).decode() if elsewhere else "",
-        patch=patch,
-        is_confined=settings.sandbox == "required",
-        is_full_copy=settings.copy == "full",
+        bundle=b64encode(make_bundle(repository, base)).decode() if elsewhere else "", patch=patch,
+        is_confined=settings.sandbox == "required", is_full_copy=settings.copy == "full",
         max_file_bytes=settings.max_file_bytes,
         max_cost_usd=effect.entry.max_cost_usd if effect.request.max_cost_usd is None else effect.request.max_cost_usd,
-        prices=_get_prices(effect.entry),
-        readable=settings.readable,
-        grants=[permit["grant"] for permit in permits],
-    )
+        prices=_get_prices(effect.entry), readable=settings.readable, grants=[permit["grant"] for permit in permits],
+    )  # fmt: skip
 
 
 def _iter_outputs(live: LivePhase, tool: str) -> Iterator[Json]:

@@ -76,15 +76,10 @@ class WorkersCapability(Capability):
         require_own_branch(repository, branch, turn.agent.name)  # before a run whose patch could not be merged
         harness = _make_provider(turn.model, turn.org).harness
         return {
-            "path": settings.repository,
-            "repository": f"{repository.git_dir}",
-            "branch": branch,
-            "base_branch": settings.base,
-            "base": base,
-            "harness": harness.name,
-            "version": read_version(harness),
+            "path": settings.repository, "repository": f"{repository.git_dir}", "branch": branch,
+            "base_branch": settings.base, "base": base, "harness": harness.name, "version": read_version(harness),
             "at": turn.at,
-        }
+        }  # fmt: skip
 
     def intercept(self, effect: SendRequest, turn: TurnView) -> Interception:
         """Send the job with a question to the harness, and store the patch of its reply."""
@@ -233,15 +228,11 @@ def describe_start(folder: Path) -> StartFacts:
         raise ConfigError("repository must have a commit, got none", where=str(top), hint=hint)
     is_bare = _ask(top, "rev-parse", "--is-bare-repository") == "true"
     return StartFacts(
-        folder=main,
-        work_tree=top,
-        branch=_ask(top, "symbolic-ref", "-q", "--short", "HEAD"),
-        commit=commit,
+        folder=main, work_tree=top, branch=_ask(top, "symbolic-ref", "-q", "--short", "HEAD"), commit=commit,
         changes=0 if is_bare else len(_ask(top, "status", "--porcelain").splitlines()),
-        has_stash=bool(_ask(top, "rev-parse", "-q", "--verify", "refs/stash")),
-        harnesses=list_harnesses(),
+        has_stash=bool(_ask(top, "rev-parse", "-q", "--verify", "refs/stash")), harnesses=list_harnesses(),
         sandbox_problem="" if is_confined else detail,
-    )
+    )  # fmt: skip
 
 
 def _find_top_folder(folder: Path) -> Path:
