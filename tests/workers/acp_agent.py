@@ -2,13 +2,15 @@
 
 The script is an object: `updates` are sent as notifications, `history` those that loading a session repeats, `ask` is the
 tool call of a permission question with `options`, `calls` are methods called on the client, `stop` is the stop reason,
-`error` a JSON-RPC error instead of it, `die` ends the process, `garbage` is printed before the first answer. The answers of
-the client and what was asked of the agent are written to `SCRIPT.json.log`, one JSON a line.
+`error` a JSON-RPC error instead of it, `die` ends the process, `garbage` is printed before the first answer, `at_end` is a
+file that is written once the input has ended. The answers of the client and what was asked of the agent are written to
+`SCRIPT.json.log`, one JSON a line.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,9 @@ def main() -> None:
                 send(id=number, error=script["error"])
             else:
                 send(id=number, result={"stopReason": script.get("stop", "end_turn")})
+    if "at_end" in script:
+        subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True)  # it takes its time
+        Path(script["at_end"]).write_text("saved")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     Permit,
     Progress,
 )
+from lemming.capabilities.workers.running.harness_process import end_processes
 
+GRACE_S = 2.5
 AGENT = Path(__file__).parent / "acp_agent.py"
 OPTIONS = [
     {"optionId": "always", "name": "Always", "kind": "allow_always"},
@@ -70,7 +73,10 @@ def converse(
         process.stdin.write(reader.answers)
         process.stdin.flush()
         reader.answers = b""
-    process.kill()  # most adapters stay for a while
+    process.stdin.close()  # an agent may save its session now
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_S)
+    process.kill()
     guard.cancel()
     return reader.finish(-9, ""), steps
 
@@ -261,7 +267,9 @@ def run_real(
         [program, *command[1:]], cwd=folder / "tree", env=make_variables(harness, home, "stand-in", base_url),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
-        return converse(process, harness, folder / "tree", session, permit)[0]
+        result, _ = converse(process, harness, folder / "tree", session, permit)
+        end_processes(home)  # the process that was started is a launcher, and the real program writes into its HOME
+    return result
 
 
 @pytest.mark.long

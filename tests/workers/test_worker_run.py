@@ -82,6 +82,17 @@ def test_a_key_that_would_reach_the_sandbox_is_refused(tmp_path: Path, changes: 
     assert KEY not in str(caught.value)
 
 
+def test_an_agent_by_acp_saves_its_session_once_its_input_has_ended(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    agent = tmp_path / "clone/agent.py"
+    agent.write_text(Path(__file__).with_name("acp_agent.py").read_text())
+    agent.with_name("script.json").write_text(json.dumps({"at_end": "saved.txt"}))
+    program = (str(Path(sys.executable).resolve()), "-I", "agent.py", "script.json")
+    end = run_harness(replace(run, harness=replace(run.harness, program=program, arguments=(), output="acp")))
+    assert (end.error, end.session) == ("", "s1")
+    assert (tmp_path / "clone/saved.txt").read_text() == "saved"
+
+
 @pytest.mark.long
 def test_a_short_key_of_a_local_server_is_no_secret(tmp_path: Path) -> None:
     with ModelServer([{"say": "none of it"}]) as server:

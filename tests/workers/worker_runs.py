@@ -51,5 +51,6 @@ def make_run(folder: Path, prompt: str = "", *, api: ModelApi = "none", **change
 
 def change_run(run: HarnessRun, **changes: Any) -> HarnessRun:
     """Return a run with changed fields of its own or of its job."""
-    of_job = {name: changes.pop(name) for name in [*changes] if name in WorkerJob.__dataclass_fields__}
+    names = WorkerJob.__dataclass_fields__.keys() - HarnessRun.__dataclass_fields__.keys()
+    of_job = {name: changes.pop(name) for name in names & changes.keys()}
     return replace(run, job=replace(run.job, **of_job), **changes)

@@ -118,6 +118,9 @@ class _Run:
             thread.start()
         try:
             self._converse(reader)
+            if reader.ends_process:
+                self._input.put(None)
+                self._process.wait(_STOP_GRACE_S)  # it saves its session once its input has ended
         finally:
             self._process.end()
             self._input.put(None)
