@@ -46,7 +46,7 @@ SECTIONS = {
     },
     "Exchange": {
         "import": "Import agents from other programs.",
-        "export": "Export agents and traces for other programs.",
+        "export": "Export the organisation, traces, metrics, a report or a schema.",
     },
 }
 """The main commands by purpose: the contents of `lemming --help`."""

@@ -28,7 +28,7 @@ from lemming.queries.format_schemas import get_schema
 if TYPE_CHECKING:
     from lemming.telemetry.otlp import Collector
 
-app = make_command_group("Export agents and traces for other programs.")
+app = make_command_group("Export the organisation, traces, metrics, a report or a schema.")
 
 
 @app.subcommand("org")

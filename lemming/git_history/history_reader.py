@@ -147,8 +147,8 @@ class GitHistory:
         return commits
 
     def find_commit(self, tick: int) -> Commit | None:
-        """Return the newest commit of a tick, or None without changes. Raises `UsageError` outside the history."""
-        for commit in self.list_commits():
+        """Return the commit of a tick that was not rewound, or None. Raises `UsageError` outside the history."""
+        for commit in self.list_branch_commits():
             if not commit.is_by_hand and commit.first_tick <= tick <= commit.tick:
                 return commit
         self.state_at_tick(tick)

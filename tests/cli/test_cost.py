@@ -266,7 +266,7 @@ def test_a_damaged_journal_is_named_and_the_rest_still_adds_up(base: Path, lemmi
 
 def test_an_organisation_that_has_spent_nothing_says_so(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("human", model={"key": "human"}))
-    assert lemming("cost", "--by", "tick").err == "no spending yet\n"
+    assert lemming("cost", "--by", "tick").err == "no spending\n"
     assert json.loads(lemming("cost", "--json").out.splitlines()[-1])["credits"] == 0
 
 

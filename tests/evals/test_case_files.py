@@ -83,3 +83,10 @@ def test_an_organisation_without_cases_has_no_problems_of_them(
 ) -> None:
     assert run(["-C", str(make_org(tmp_path / "org", resume("ada"))), "validate"]) == 0
     assert "evals" not in capsys.readouterr().err
+
+
+def test_a_key_of_another_place_is_not_to_be_renamed_to_one_that_is_missing(tmp_path: Path) -> None:
+    base = written(tmp_path, {"ask": {"to": "ada", "text": "x"}, "text": "x"})
+    with pytest.raises(ConfigError) as caught:
+        load_case(base, "first")
+    assert {problem.hint for problem in caught.value.problems if "required" in problem.message} == {'add "expect" here'}

@@ -59,6 +59,19 @@ def go_back(base: Path, word: str) -> RewindResult:
         return rewind(runtime, history, history.resolve_state(word))
 
 
+def test_a_tick_that_was_undone_and_then_idle_has_no_changes(base: Path) -> None:
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 2}), org=ON)
+    run(base, 7)
+    go_back(base, "4")
+    file = base / "agents/ada/resume.json"
+    file.write_text(file.read_text().replace('"run_every_n_ticks": 2', '"run_every_n_ticks": 100'))
+    run(base, 3)
+    assert GitHistory(base).find_commit(6) is None
+    kept = GitHistory(base).find_commit(4)
+    assert kept
+    assert kept.subject == "tick 4: 1 done"
+
+
 # --- fork ----------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,6 @@ from typing import Any, Literal
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import (
     JsonProblem,
-    closest_match,
     correct_typo,
     did_you_mean,
     dump_compact,
@@ -86,7 +85,7 @@ def _with_renamed_key(problem: Problem, unknown: Sequence[Problem]) -> Problem:
     parent = problem.pointer.rpartition("/")[0] if len(keys) == 1 else problem.pointer
     for other in unknown:
         key_parent, _, key = other.pointer.rpartition("/")
-        if key_parent == parent and (suggestion := closest_match(key, keys)):
+        if key_parent == parent and (suggestion := correct_typo(key, keys)):
             return replace(problem, hint=f'rename "{key}" to "{suggestion}"')
     return problem
 

@@ -150,7 +150,7 @@ COST = Screen(
     kind="cost",
     title="Cost",
     query=list_costs,
-    empty="no spending yet",
+    empty="no spending",
     columns=(
         _group_column("agent", "Name of the agent."),
         _group_column("model", "Model key, or null for amounts in no journal."),
