@@ -82,6 +82,20 @@ def test_each_turn_is_shown_its_own_request_and_no_other(base: Path) -> None:
     assert shown == [[True, False, False], [False, True, False], [False, False, True]]
 
 
+def test_a_refused_call_of_a_later_turn_has_a_number_of_its_own(base: Path) -> None:
+    team = {"ask": ["bob"], "may_be_absent": True}
+    calls = [{"tool": "ask_bob", "args": {"message": "well?"}}]
+    refused = {"outbox_entries": [], "tool_calls": calls, "memory_updates": [], "notes": ""}
+    script = [{"step": number, "reply": refused} for number in (0, 100_000)] + [{"reply": ANSWER}]
+    org_of(base, {**desk(2, [], {"max_steps": 2}), "team": team}, script=script)
+    for number in range(2):
+        ask(base, "desk", f"question {number}", conversation=f"talk {number}")
+    assert turns_in(tick(base)) == [(0, "done"), (1, "done")]
+    finished = [line for line in journal_lines(base, 1) if line["type"] == "tool_finished"]
+    assert [(line["index"], line["outcome"]) for line in finished] == [(0, "refused"), (100_000, "refused")]
+    assert verify_org(base).findings == ()
+
+
 def test_mails_through_one_agent_take_few_ticks_where_it_serves_several_at_a_time(base: Path) -> None:
     sort = step("sort", "ada", task="Sort {{item}}.", each="start.mails", at_once=8)
     planned_org(base, sort, script=[{"reply": ANSWER}], answer="{{steps.sort}}")

@@ -182,6 +182,7 @@ class JournaledAnswers:
 
     def refuse(self, index: int, call: ToolCall, refusal: ToolResult, approved: int = 0) -> None:
         """Record a call refused before reaching a tool, unless already recorded."""
+        index += self._first_number
         if index not in self._finished:
             self._append_record(self._finished, index, make_tool_record(self._name, index, call, refusal, 0, approved))
 
