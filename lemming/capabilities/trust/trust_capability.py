@@ -107,7 +107,6 @@ class TurnLabels:
         self._publish_label()
 
     def _publish_label(self) -> None:
-        self._turn.set_trust_label(self._label_state.label)
         self._turn.report(TRUST, self._label_state.as_json())
 
     def intercept(self, effect: Effect) -> Interception:

@@ -226,7 +226,6 @@ class _PastTurn:
     """The part of a turn's state that labels need."""
 
     inputs: TurnInputs
-    trust_label: str = ""
     report_fields: dict[str, Any] = field(default_factory=dict)
 
     def report(self, key: str, value: Any) -> None:

@@ -103,7 +103,6 @@ def _report(
         removed=[effect.path_key for effect in effects if effect.removes],
         written_ahead=sorted(turn_state.written_ahead),
         remarks=turn_state.remarks,
-        notes=turn_state.notes,
         request=turn_state.inputs.task.request if turn_state.inputs.task else "",
         turn=turn_state.inputs.turn,
         verdicts=cast(list[VerdictJson], turn_state.verdicts),

@@ -126,7 +126,8 @@ class TurnState(TurnWrites):
         if notes and effects.WriteNotes in self.chain.handled:
             passed = self.chain.decide(effects.WriteNotes(text=notes))
             notes = passed.text if isinstance(passed, effects.WriteNotes) else ""
-        self.notes = notes or self.notes
+        if notes:
+            self.report_fields["notes"] = notes
 
     def _carry_out(self, reply: TurnReply, at: str) -> effects.CarriedOut:
         first, room = len(self.entries), self.remaining_entries

@@ -110,7 +110,6 @@ class TurnStateValues:
     accepted_count: int = 0
     shown_count: int = 0
     failed_attempts: int = 0
-    notes: str = ""
     forced_end: End | None = None
     stop_error: LemmingError | None = None
     is_handed_off: bool = False
@@ -136,7 +135,6 @@ class TurnStateValues:
     external_results: list[dict[str, Any]] = field(default_factory=list)
     notices: Notices = field(default_factory=Notices)  # of the current reply
     repeats: RepeatDetector = field(init=False)
-    trust_label: str = ""  # of the turn so far; empty without tracking
     # For the report.
     remarks: list[str] = field(default_factory=list)
     verdicts: list[dict[str, Any]] = field(default_factory=list)
@@ -181,6 +179,11 @@ class TurnStateValues:
         """True if the turn's task has an answer."""
         task = self.inputs.task
         return task is not None and task.is_answered(self.entries)
+
+    @property
+    def trust_label(self) -> str:
+        """Trust label of the turn so far, or an empty string without tracking."""
+        return str(self.report_fields.get("trust", {}).get("is", ""))
 
     @property
     def pause_reason(self) -> str:

@@ -200,10 +200,6 @@ class TurnView(ObjectCache):
         """Add a remark, of at most 500 characters, to the turn's report."""
         self._state.remark(text[:500])
 
-    def set_trust_label(self, label: str) -> None:
-        """Record the turn's current trust label, for gates and for texts that the turn leaves."""
-        self._state.trust_label = label
-
     def report(self, key: str, value: Any) -> None:
         """Set a field of the turn's report."""
         self._state.report(key, value)
