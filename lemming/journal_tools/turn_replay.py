@@ -172,13 +172,13 @@ class ReplayedTurn(TurnState):
 
     def call_tool(self, call: ToolCall, at: str, number: int | None = None) -> None:
         """Apply the recorded result of a call; a call without a result is skipped, and the reply continues."""
-        staged, last_number = dict(self.staged), self.call_numbers.last
+        staged, last_number = dict(self.staged), self.results.numbers.last
         try:
             super().call_tool(call, at, number)
-            if self.call_numbers.last != last_number:
-                self.args[self.first_call + self.call_numbers.last] = call.args
+            if self.results.numbers.last != last_number:
+                self.args[self.first_call + self.results.numbers.last] = call.args
         except RecordingExhausted:
-            number = self.call_numbers.last
+            number = self.results.numbers.last
             if not self.source.had_side_effects(number) or self.first_call + number in self.args:
                 self.not_begun.append(call)
                 return

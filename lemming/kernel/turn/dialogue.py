@@ -91,16 +91,16 @@ def make_dialogue(turn_state: TurnState) -> Dialogue | None:
         return None
     unique, renamed = make_ids_unique(short)
     hidden = (
-        turn_state.call_ids[index]
-        for index in sorted(turn_state.hidden_indexes)
-        if index >= turn_state.shown_count and turn_state.call_ids[index]
+        turn_state.results.call_ids[index]
+        for index in sorted(turn_state.results.hidden)
+        if index >= turn_state.results.shown_count and turn_state.results.call_ids[index]
     )
     return Dialogue(
         style=dialogue_style(inputs.form, inputs.prompt),
         messages=tuple(unique),
         calls=tuple(
             renamed.get(call_id, call_id)
-            for call_id in (turn_state.call_ids[index] for index in turn_state.unshown_indexes)
+            for call_id in (turn_state.results.call_ids[index] for index in turn_state.results.unshown_indexes)
         ),
         hidden=tuple(renamed.get(call_id, call_id) for call_id in hidden),
         trust=turn_state.trust_label,

@@ -91,7 +91,7 @@ class Turn:
     @property
     def results(self) -> Sequence[Mapping[str, Any]]:
         """Tool results that no model has seen: tool, args, success, output."""
-        return self._state.actionable_results
+        return self._state.results.actionable
 
     @property
     def is_finished(self) -> bool:
@@ -148,11 +148,11 @@ class Turn:
         state = self._state
         if tool in turn_tool_names(state.inputs.agent):
             raise ValueError(f"{tool} asks another agent and must be called from a reply")
-        index, used_index = len(state.results), len(state.tools_used)
-        state.hide_result(index)
+        index, used_index = len(state.results.items), len(state.results.uses)
+        state.results.hide(index)
         yield Act(TurnReply(tool_calls=(ToolCall(tool, args),)), has_seen=False)
-        tool_use = state.tools_used[used_index]  # further results are of calls by other parts of the turn
-        return CallResult(tool_use["success"], state.results[index]["output"], tool_use.get("outcome", "failed"))
+        tool_use = state.results.uses[used_index]  # further results are of calls by other parts of the turn
+        return CallResult(tool_use["success"], state.results.items[index]["output"], tool_use.get("outcome", "failed"))
 
     def remember(self, key: str, value: Any) -> Generator[Step, Any, None]:
         """Store a memory, as a reply does."""
@@ -176,8 +176,8 @@ class Turn:
         self.replies_left -= 1
         self.conversation = messages
         # Not only for unshown results: a provider requires a result for each of its calls.
-        if self._state.has_unshown_results or self._has_continuation:
-            found_tools = self._state.found_tools
+        if self._state.results.has_unshown or self._has_continuation:
+            found_tools = self._state.results.found_tools
             messages += attach_found_tools(self.append_results(messages), found_tools[self._found_count :])
             self._found_count = len(found_tools)
         urgent = self._append_urgent(messages) if self._state.answers else ()
@@ -274,12 +274,12 @@ class Turn:
         """Return the prompt with found tools added and repeating tools removed."""
         inputs = self._state.inputs
         is_small = inputs.form is not None and inputs.form.is_small
-        used_tools = {item["tool"] for item in self._state.results} if is_small else ()
+        used_tools = {item["tool"] for item in self._state.results.items} if is_small else ()
         offered = offer_found_tools(messages, inputs.schema, list_earlier_found_tools(inputs), used_tools)
         if inputs.form is None:
             return offered
         stored_results = inputs.task.begun.results if inputs.task and inputs.dialogue else ()
-        results, memories = without_notices([*stored_results, *self._state.results]), self._stored_memories
+        results, memories = without_notices([*stored_results, *self._state.results.items]), self._stored_memories
         if not (results or memories):
             return offered
         max_equal = 1 if is_small else MAX_EQUAL_MEMORIES
@@ -288,18 +288,18 @@ class Turn:
 
     def append_new_results(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages with results that the model has not seen, or an empty list without any."""
-        return self.append_results(messages) if self._state.has_unshown_results else []
+        return self.append_results(messages) if self._state.results.has_unshown else []
 
     def append_results(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages with new tool results, after the messages up to now."""
         state = self._state
         own_ids = {call["id"] for call in messages[-1].get("calls", ())}
         rendered = []
-        for index in range(state.shown_count, len(state.results)):
-            is_hidden, call_id = index in state.hidden_indexes, state.call_ids[index]
+        for index in range(state.results.shown_count, len(state.results.items)):
+            is_hidden, call_id = index in state.results.hidden, state.results.call_ids[index]
             if is_hidden and call_id not in own_ids:
                 continue
-            result = state.render_result(state.results[index])
+            result = state.render_result(state.results.items[index])
             # A provider refuses a conversation in which one of its calls has no result.
             rendered.append(({**result, **HIDDEN_RESULT} if is_hidden else result, call_id))
         return render_results(state.inputs.model, state.inputs.form, messages, rendered)

@@ -62,14 +62,14 @@ class TurnApprovals:
         turn_state, numbers = self.turn_state, dict[int, int]()
         turn_state.remark(*decided.get("remarks", ()))
         for item in decided.get("calls", ()):
-            call, index, number = _to_approved_call(item), item["place"], len(turn_state.results)
+            call, index, number = _to_approved_call(item), item["place"], len(turn_state.results.items)
             if call.tool == PUBLISH:
                 self._publish(call, decided["at"])
-                number = len(turn_state.results) - 1  # the last one: gates may add results before it
+                number = len(turn_state.results.items) - 1  # the last one: gates may add results before it
             else:
                 turn_state.call_tool(call, decided["at"])
             numbers[index] = number
-            turn_state.hide_result(number, is_hidden=False)
+            turn_state.results.hide(number, is_hidden=False)
         self.bind_entries(0, decided["at"])
         if turn_state.pending_indexes and not turn_state.forced_end:
             store_results(turn_state, decided["results"], numbers)
@@ -189,17 +189,17 @@ def store_results(turn_state: TurnState, earlier_results: Sequence[Json], number
     """Put the results into their slots among the results of earlier, unseen calls."""
     results = [*earlier_results]
     for index, number in numbers.items():
-        results[index] = turn_state.results[number]
+        results[index] = turn_state.results.items[number]
     turn_state.move_awaited({number + 1: index + 1 for index, number in numbers.items()})
     ids = list_call_ids(turn_state.inputs.task.begun) if turn_state.inputs.task else []
-    turn_state.set_results(results, [*[""] * (len(results) - len(ids)), *ids])
+    turn_state.results.replace(results, [*[""] * (len(results) - len(ids)), *ids])
 
 
 def insert_results(turn_state: TurnState, earlier_results: Sequence[Json], numbers: Mapping[int, int]) -> None:
     """Put the results into the prompt. `earlier_results`: the results from which the prompt was built."""
     if not numbers:
         return
-    inputs, results = turn_state.inputs, turn_state.results
+    inputs, results = turn_state.inputs, turn_state.results.items
     if inputs.model.prompt == "values":  # a program has the results in slots, and notices under a key of their own
         values = parse(inputs.prompt[-1]["content"], limit_bytes=VALUES_LIMIT_BYTES)
         slots = [index for index, item in enumerate(earlier_results) if not is_notice(item)]
@@ -212,7 +212,7 @@ def insert_results(turn_state: TurnState, earlier_results: Sequence[Json], numbe
             (item, "") for number, item in enumerate(results) if number not in made_numbers and not item["success"]
         ]
         turn_state.set_prompt(inputs.prompt, _continue_dialogue(turn_state, numbers, earlier_results, failed))
-    turn_state.mark_results_shown()
+    turn_state.results.mark_shown()
 
 
 def _continue_dialogue(
@@ -225,7 +225,7 @@ def _continue_dialogue(
     inputs, dialogue = turn_state.inputs, drop_unanswered(turn_state.inputs.dialogue)
     render = partial(render_results, inputs.model, inputs.form, [*inputs.prompt, *dialogue])
     if not dialogue:  # a new conversation: its prompt shows the other results
-        return render([*((turn_state.results[number], "") for number in sorted(numbers.values())), *failed])
+        return render([*((turn_state.results.items[number], "") for number in sorted(numbers.values())), *failed])
     recorded = render(_pair_results(turn_state, {}, earlier_results))
     new_messages = render([*_pair_results(turn_state, numbers, earlier_results), *failed])
     return [*dialogue, *new_messages, *inputs.dialogue[len(dialogue) + len(recorded) :]]
@@ -239,7 +239,7 @@ def _pair_results(turn_state: TurnState, numbers: Mapping[int, int], earlier_res
     assert dialogue, "it goes on with what was said"
     results = []
     for index in range(len(earlier_results) - len(open_request.results), len(earlier_results)):
-        result = turn_state.results[numbers[index]] if index in numbers else earlier_results[index]
+        result = turn_state.results.items[numbers[index]] if index in numbers else earlier_results[index]
         if result["args"] != earlier_results[index]["args"]:  # a person changed them
             note = f"(made with other arguments: {to_line(result['args'])})"
             result = {**result, "output": f"{note}\n{result['output']}"}

@@ -38,14 +38,14 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
         turn_state.note_handoff()
     elif turn_state.get_status(end) == "waiting" and not turn_state.pending_indexes and turn_state.repeats.is_cycling:
         end = "repeats"  # no further turn is taken for results that only repeat earlier ones
-        turn_state.mark_results_shown()  # no news for its next turn
+        turn_state.results.mark_shown()  # no news for its next turn
         turn_state.remark(REPETITION_REMARK)
     if EndTurn in turn_state.chain.handled:
         ended = turn_state.chain.decide(EndTurn(end=end, error=error, entries=(*turn_state.entries,)))
         end = ended.end if isinstance(ended, EndTurn) else end
     if turn_state.strategy_turn.note and not (turn_state.inputs.task or turn_state.pending_indexes):
         # For the agent's next turn, as a result.
-        turn_state.leave_result("strategy", ToolResult(True, turn_state.strategy_turn.note))
+        turn_state.results.leave("strategy", ToolResult(True, turn_state.strategy_turn.note))
     status = turn_state.get_status(end)
     is_written = is_applied(status)
     # Also for a failed turn: its last entries and the results it leaves carry their trust labels.
@@ -93,7 +93,7 @@ def _report(
         error=error_name(error) if error else "",
         model=next((answer.model for answer in own_answers), ""),
         entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
-        tools=turn_state.tools_used,
+        tools=turn_state.results.uses,
         memory=[
             path.rsplit("/", 1)[-1].removesuffix(".json")
             for path in turn_state.memory
@@ -121,9 +121,9 @@ def _waiting_reason(turn_state: TurnState) -> str:
         return str(reason)
     if turn_state.pause_reason or turn_state.strategy_turn.note:
         return turn_state.pause_reason or turn_state.strategy_turn.note
-    if not turn_state.unshown_results:
+    if not turn_state.results.unshown:
         return "the request is not answered yet" if turn_state.inputs.task else "its credits are used up"
-    if not (count := len(without_notices(turn_state.unshown_results))):
+    if not (count := len(without_notices(turn_state.results.unshown))):
         return "its last reply was unusable"
     return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
 
@@ -157,13 +157,13 @@ def _next_state(
         state.turns += 1
         told_entries = turn_state.strategy_turn.told_entries
         state.read = inputs.read.with_entries(told_entries) if told_entries else inputs.read
-        state.results = (*turn_state.unshown_results,)
+        state.results = (*turn_state.results.unshown,)
         state.in_vain = {**turn_state.repeats.repeat_counts} if state.results else {}
         state.serving = ""
         state.inputs = _next_fingerprint(turn_state)
         state.expired_unread = 0
     else:  # side effects stay: the next prompt must report them
-        state.results = newest_results((*state.results, *turn_state.external_results))
+        state.results = newest_results((*state.results, *turn_state.results.external))
     if turn_state.has_requests:
         record_open_requests(turn_state, state, status, end, error)
     if turn_state.approvals:
@@ -334,22 +334,22 @@ def _find_open_requests(turn_state: TurnState, end: End) -> tuple[str, tuple[Ope
     """Return the request of the turn, and the open requests after the turn."""
     current, entries, earlier_requests = turn_state.inputs.task, turn_state.entries, turn_state.inputs.state.requests
     calls = {  # by entry with an awaited answer: the number, from 1, among the unshown results
-        entry: sum(number < position for number in turn_state.unshown_indexes)
+        entry: sum(number < position for number in turn_state.results.unshown_indexes)
         for entry, position in turn_state.pending_indexes.items()
-        if position > turn_state.shown_count
+        if position > turn_state.results.shown_count
     }
     if current is None:
         own_entries = [entry for entry in entries if entry.identity in calls]
         return "", (*_find_still_open(turn_state), *_list_own_requests(turn_state, own_entries, calls))
     other_requests = tuple(item for item in earlier_requests if item.key != current.begun.key)
     is_served = turn_state.is_answered or turn_state.is_handed_off
-    if is_served if current.request else not turn_state.actionable_results:
+    if is_served if current.request else not turn_state.results.actionable:
         pending = [entry for entry in entries if entry.identity in turn_state.pending_states]
         own_entries = [entry for entry in pending if "parent" not in entry.payload]
         return current.request, (*other_requests, *_list_own_requests(turn_state, own_entries, calls))
     updated = current.state_after_turn(
         entries,
-        turn_state.unshown_results,
+        turn_state.results.unshown,
         calls=calls,
         pending_states=turn_state.pending_states,
         keep_dialogue=partial(make_dialogue, turn_state),
@@ -384,7 +384,7 @@ def _list_own_requests(
         return ()
     own_request = OWN_REQUESTS.state_after_turn(
         entries,
-        turn_state.unshown_results,
+        turn_state.results.unshown,
         calls=calls,
         pending_states=turn_state.pending_states,
         keep_dialogue=partial(make_dialogue, turn_state),

@@ -152,7 +152,7 @@ def finish_turn(
         if turn_state.only_asks:
             return build_outcome(turn_state, "waits")
         # Nothing to record.
-        if not (turn_state.answers or turn_state.results):
+        if not (turn_state.answers or turn_state.results.items):
             return build_outcome(turn_state, "no_answer" if end == "deadline" else end, error)
         # Only questions of capabilities were answered: the agent's own model was not called.
         if all(answer.asked_by for answer in turn_state.answers):

@@ -84,23 +84,23 @@ class TurnState(TurnWrites):
         outcome = self.chain.dispatch(effect)
         if isinstance(outcome, effects.Suspended) and outcome.request:
             self.last_requests.append(outcome.request)
-            self.asks_persons, self.only_asks = True, not (self.answers or self.results)
+            self.asks_persons, self.only_asks = True, not (self.answers or self.results.items)
 
     def _ask_person(self, question: effects.AskPerson) -> effects.Outcome:
         """Ask persons about a call. The call then carries the question, and waits or is made with their approval."""
         if not isinstance(question.subject, effects.CallTool):
             return effects.Rejected(f"{question.reason}: a person must approve, and nothing here asks persons")
         effect = question.subject
-        self.call_numbers.questions = (*self.call_numbers.questions, question)
-        number, staged = self.call_numbers.peek(len(self.results)), self.stage_labels()
-        if self.source.is_approved(number, effect.call, effect.at, staged, self.call_numbers.questions):
-            self.call_numbers.approved += 1
+        self.results.numbers.questions = (*self.results.numbers.questions, question)
+        number, staged = self.results.numbers.peek(), self.stage_labels()
+        if self.source.is_approved(number, effect.call, effect.at, staged, self.results.numbers.questions):
+            self.results.numbers.approved += 1
             return effects.Allowed(question)
         return effects.Suspended(question)
 
     def read_reply(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
-        found_tools = [*list_earlier_found_tools(self.inputs), *self.found_tools]
+        found_tools = [*list_earlier_found_tools(self.inputs), *self.results.found_tools]
         needs_answer = bool(self.inputs.task and self.inputs.task.request) and not self.may_skip_response
         return ReplyReader(self.inputs, self.chain, needs_answer, bool(self.entries), found_tools).read(answer, keep)
 
@@ -110,17 +110,16 @@ class TurnState(TurnWrites):
         `has_seen`: the reply's author had seen all results.
         """
         if has_seen:
-            self.shown_count, self.accepted_count = len(self.results), self.accepted_count + 1
-        if self.results:
+            self.results.shown_count, self.accepted_count = len(self.results.items), self.accepted_count + 1
+        if self.results.items:
             self.repeats.begin_reply()
         at = self.answers[-1].at
         if effects.CarryOut not in self.chain.handled:
             self._carry_out(reply, at)
         else:
             self.chain.dispatch(effects.CarryOut(reply=reply, at=at, has_seen=has_seen))
-        for notice in self.notices.to_results(reply) if reply.left_out or self.notices.texts else ():
-            self.results.append(notice)
-            self.call_ids.append("")
+        for notice in self.results.notices.to_results(reply) if reply.left_out or self.results.notices.texts else ():
+            self.results.add(notice)
         self.remarks += [*reply.remarks, *(f"left out: {reason}"[:500] for reason in reply.left_out)]
         notes = reply.notes
         if notes and effects.WriteNotes in self.chain.handled:
@@ -143,16 +142,16 @@ class TurnState(TurnWrites):
                     self._report_unknown_targets(entry, new)
         written = len(self.entries)
         if reply.tool_calls:
-            self.call_numbers.begin_reply(len(self.results), len(reply.tool_calls))
+            self.results.numbers.begin_reply(len(reply.tool_calls))
         for index, call in enumerate(reply.tool_calls):
             if self.is_handed_off or self.forced_end:
                 reason = "the request was handed on" if self.is_handed_off else "the turn was over"
                 self.remarks.append(f"{call.tool}: not called, {reason}")
                 continue
-            number = self.call_numbers.get_reply_number(index)
+            number = self.results.numbers.get_reply_number(index)
             # Where a capability decides about calls, none may start before the earlier ones have their results.
             if index + 1 < len(reply.tool_calls) and effects.CallTool not in self.chain.handled:
-                parallel_calls = self.call_numbers.get_recorded_number(number, len(self.results))
+                parallel_calls = self.results.numbers.get_recorded_number(number)
                 self.source.start_calls(parallel_calls, reply.tool_calls[index:], at, self.stage_labels)
             self.call_tool(call, at, number)
         is_observed = effects.CarryOut in self.chain.handled
@@ -218,25 +217,28 @@ class TurnState(TurnWrites):
 
     def call_tool(self, call: ToolCall, at: str, number: int | None = None) -> None:
         """Call a tool and stage the file effects. `number`: number of the call in the reply."""
-        self.call_numbers.begin_call(number)
+        self.results.numbers.begin_call(number)
         if effects.CallTool not in self.chain.handled:
             self._take_result(call, self._make_call(call, at), at)
             return
-        number, before = self.call_numbers.peek(len(self.results)), (len(self.results), len(self.entries))
+        number, before = self.results.numbers.peek(), (len(self.results.items), len(self.entries))
         match self.chain.dispatch(effects.CallTool.from_call(call, at)):
             case effects.Suspended(effects.AskPerson(subject=effects.CallTool() as waiting) as question):
-                if question in self.call_numbers.questions:
+                if question in self.results.numbers.questions:
                     self._take_result(waiting.call, self._make_call(waiting.call, at), at)
                 else:  # without its question the call would be made at once
                     reason = f"{question.reason}: a person must approve, and nobody was asked"
                     self.refuse_call(call, ToolResult(False, reason, outcome="refused"))
             case effects.Allowed(effect, answer) if isinstance(effect, effects.CallTool):
                 if isinstance(answer, ToolResult):
-                    if number != self.call_numbers.last:  # a capability answered, and no tool was called
-                        number = self.call_numbers.assign(len(self.results))
-                        self.source.refuse(number, effect.call, answer, self.call_numbers.approved)
+                    if number != self.results.numbers.last:  # a capability answered, and no tool was called
+                        number = self.results.numbers.assign()
+                        self.source.refuse(number, effect.call, answer, self.results.numbers.approved)
                     self._take_result(effect.call, answer, at)
-                elif before == (len(self.results), len(self.entries)):  # neither a result nor a question to others
+                elif before == (
+                    len(self.results.items),
+                    len(self.entries),
+                ):  # neither a result nor a question to others
                     self.refuse_call(call, ToolResult(False, "a capability gave no result of the call"))
             case effects.Suspended(effects.AskPerson(subject=effects.WriteEntry() as entry)) as stopped:
                 self._report_stopped_entry(entry.new, stopped, at)
@@ -246,8 +248,8 @@ class TurnState(TurnWrites):
 
     def _make_call(self, call: ToolCall, at: str) -> ToolResult:
         """Return the result of a call, recorded or live. Until persons approve, that of a call that waits."""
-        staged, number = self.stage_labels(), self.call_numbers.assign(len(self.results))
-        questions, approved = self.call_numbers.questions, self.call_numbers.approved
+        staged, number = self.stage_labels(), self.results.numbers.assign()
+        questions, approved = self.results.numbers.questions, self.results.numbers.approved
         result = self.source.call_tool(number, call, at, staged, questions, approved)
         if self.source.had_side_effects(number):
             self.mark_written_ahead(staged)
@@ -255,7 +257,7 @@ class TurnState(TurnWrites):
 
     def _take_result(self, call: ToolCall, result: ToolResult, at: str) -> None:
         """Add the result of a call, and stage the files and entries that the call wrote."""
-        number, index = self.call_numbers.last, len(self.results)
+        number, index = self.results.numbers.last, len(self.results.items)
         had_side_effects = self.source.had_side_effects(number)
         if self.approvals:
             self.approvals.record_result(result, had_side_effects=had_side_effects)
@@ -270,12 +272,12 @@ class TurnState(TurnWrites):
                 result = replace(result, success=False, output=f"[withheld: {passed.reason}]")
         self.add_result(call.tool, call.args, result, call.id)
         if result.state:
-            self.found_tools += load_found_tools(result.state)
+            self.results.found_tools += load_found_tools(result.state)
         self._handle_result(index, call, result)
         if had_side_effects:
-            self.external_results += [] if index in self.hidden_indexes else self.results[-1:]
+            self.results.external += [] if index in self.results.hidden else self.results.items[-1:]
             if result.outcome == "interrupted":
-                self.results[-1]["unknown"] = self.inputs.call_id(number)
+                self.results.items[-1]["unknown"] = self.inputs.call_id(number)
                 self.remarks.append(f"{call.tool}: {result.output}")
         files = [*self._pass_files(result.effects, at)] if self.chain.handled else result.effects
         self.staged |= {file.path_key: file for file in files}
@@ -295,8 +297,8 @@ class TurnState(TurnWrites):
 
     def refuse_call(self, call: ToolCall, refusal: ToolResult) -> None:
         """Record a refused call, and inform the model and the observers of the turn."""
-        number = self.call_numbers.assign(len(self.results))
-        self.source.refuse(number, call, refusal, self.call_numbers.approved)
+        number = self.results.numbers.assign()
+        self.source.refuse(number, call, refusal, self.results.numbers.approved)
         self.add_result(call.tool, call.args, refusal, call.id)
         self.remarks.append(f"{call.tool}: {refusal.output}"[:500])
-        self._handle_result(len(self.results) - 1, call, refusal)
+        self._handle_result(len(self.results.items) - 1, call, refusal)

@@ -2,90 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import LemmingError, LimitReached, Paused, TurnTooLong
 from lemming.kernel.files.effects import FileEffect
-from lemming.kernel.journal.turn_report import STATUS_OF, End, Status, ToolUseJson
+from lemming.kernel.journal.turn_report import STATUS_OF, End, Status
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.current_request import has_handoff
 from lemming.kernel.obligations.grants import parse_pending_action
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.providers import Message
-from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.effect_chain import NO_CHAIN, EffectChain
 from lemming.kernel.turn.loop_breaker import RepeatDetector
-from lemming.kernel.turn.tool_results import Notices, render_result, without_notices
-from lemming.kernel.turn.turn_effects import AskPerson, Event, ShowResult
+from lemming.kernel.turn.turn_effects import Event, ShowResult
+from lemming.kernel.turn.turn_results import TurnResults
 from lemming.kernel.turn.turn_values import Answer, AnswerSource, TurnInputs
-
-
-class CallNumbers:
-    """Numbers of a turn's calls. `result_count` is the number of results up to now.
-
-    `last`: number of the current or most recent call. `is_recorded` returns True if the journal has a call
-    with the number. `questions`: to persons, about the current call, of which `approved` have their approval.
-    """
-
-    last = -1
-    questions: tuple[AskPerson, ...] = ()
-    approved = 0
-    _pending: int | None = None
-
-    def __init__(self, is_recorded: Callable[[int], bool]) -> None:
-        self._is_recorded = is_recorded
-        self._next = self._first = self._after_reply = 0
-
-    def next_free(self, result_count: int) -> int:
-        """Return the first unused number."""
-        return max(self._next, result_count)
-
-    def reserve(self, result_count: int) -> int:
-        """Return a number that no call has or will get, for another numbered item."""
-        number = max(self.next_free(result_count), self._after_reply)
-        self._next = number + 1
-        return number
-
-    def begin_reply(self, result_count: int, count: int) -> None:
-        """Number the calls of a reply in order."""
-        self._first = self.next_free(result_count)
-        self._after_reply = self._first + count
-
-    def get_reply_number(self, index: int) -> int:
-        """Return the number of the call at index `count` of the reply."""
-        return self._first + index
-
-    def begin_call(self, number: int | None) -> None:
-        """Set the number of the call under inspection, or None for a call outside a reply."""
-        self._pending, self.questions, self.approved = number, (), 0
-
-    def assign(self, result_count: int) -> int:
-        """Assign a number to a call that runs or is finally refused, and return the journal's number."""
-        number = self.next_free(result_count) if self._pending is None else self._pending
-        self.last = self.get_recorded_number(number, result_count)
-        self._first += self.last - number
-        self._next = max(self._next, self.last + 1)
-        return self.last
-
-    def peek(self, result_count: int) -> int:
-        """Return the number that `assign` would give to the current call, without assigning it."""
-        number = self.next_free(result_count) if self._pending is None else self._pending
-        return self.get_recorded_number(number, result_count)
-
-    def get_recorded_number(self, number: int, result_count: int) -> int:
-        """Return the journal's number of the next call: `number`, or the count of results in old journals.
-
-        Up to 0.2.0 calls were numbered by their index among the results, so calls after an extra result have
-        a later number in journals of that time. Calls are recorded in order: a later number without this one
-        identifies an old journal, and the turn continues as recorded.
-        """
-        is_old_journal = result_count > number and self._is_recorded(result_count) and not self._is_recorded(number)
-        return result_count if is_old_journal else number
-
 
 PAUSING_ERRORS = (LimitReached, Paused, TurnTooLong)
 
@@ -95,8 +30,7 @@ class TurnStateValues:
     """Values of a turn's state.
 
     `answers`: the answers of models. `staged`: files to write, by path. `written_ahead`: files already
-    written before a call with side effects. `results`: results of tool calls. The model has seen the first
-    `shown_count`, and never sees the ones in `hidden_indexes`. `accepted_count`: number of applied replies.
+    written before a call with side effects. `accepted_count`: number of applied replies.
     `forced_end`: end of the turn regardless of the strategy.
     """
 
@@ -108,7 +42,6 @@ class TurnStateValues:
     strategy_turn: Any = None  # the `Turn` that strategies see: its conversation and its note
     events: list[Event] = field(default_factory=list)  # of turns with capabilities
     accepted_count: int = 0
-    shown_count: int = 0
     failed_attempts: int = 0
     forced_end: End | None = None
     stop_error: LemmingError | None = None
@@ -125,15 +58,7 @@ class TurnStateValues:
     memory: dict[str, FileEffect] = field(default_factory=dict)
     transferred: dict[str, float] = field(default_factory=dict)  # by the resume that says so
     failure_entries: list[OutboxEntry] = field(default_factory=list)  # of a failed turn: that there is no answer
-    # Results of its calls.
-    results: list[dict[str, Any]] = field(default_factory=list)
-    call_ids: list[str] = field(default_factory=list)  # ids of the results at the provider
-    found_tools: list[Mapping[str, Any]] = field(default_factory=list)  # by the calls, as models are told of them
-    call_numbers: CallNumbers = field(init=False)
-    hidden_indexes: set[int] = field(default_factory=set)
-    tools_used: list[ToolUseJson] = field(default_factory=list)
-    external_results: list[dict[str, Any]] = field(default_factory=list)
-    notices: Notices = field(default_factory=Notices)  # of the current reply
+    results: TurnResults = field(init=False)
     repeats: RepeatDetector = field(init=False)
     # For the report.
     remarks: list[str] = field(default_factory=list)
@@ -147,32 +72,9 @@ class TurnStateValues:
     pending_states: dict[str, dict[str, Any]] = field(default_factory=dict)  # of capabilities, by entry that asks
 
     def __post_init__(self) -> None:
-        inputs, self.call_numbers = self.inputs, CallNumbers(self.source.has_call)
+        inputs, self.results = self.inputs, TurnResults(self.source.has_call)
         failed_calls = (inputs.task.begun if inputs.task else inputs.state).in_vain
         self.repeats = RepeatDetector(failed_calls, inputs.loops)
-
-    @property
-    def unshown_results(self) -> list[dict[str, Any]]:
-        """Results that the model has not seen."""
-        if self.shown_count == len(self.results):
-            return []
-        return [self.results[index] for index in self.unshown_indexes]
-
-    @property
-    def actionable_results(self) -> Sequence[dict[str, Any]]:
-        """Results that justify another model call: no notices, except after a first useless reply."""
-        unshown = self.unshown_results
-        return without_notices(unshown) if unshown and not self.notices.should_retry else unshown
-
-    @property
-    def unshown_indexes(self) -> list[int]:
-        """Indexes of the results that the model has not seen but should see."""
-        return [index for index in range(self.shown_count, len(self.results)) if index not in self.hidden_indexes]
-
-    @property
-    def has_unshown_results(self) -> bool:
-        """True if there is an unshown result, including results for calls of the backend."""
-        return self.shown_count < len(self.results)
 
     @property
     def is_answered(self) -> bool:
@@ -238,24 +140,6 @@ class TurnStateValues:
         self.inputs = replace(
             self.inputs, prompt=prompt, dialogue=self.inputs.dialogue if dialogue is None else dialogue
         )
-
-    def leave_result(self, tool: str, result: ToolResult) -> None:
-        """Add a result that no call gave."""
-        self.results.append(render_result(tool, {}, result))
-        self.call_ids.append("")
-
-    def set_results(self, results: list[dict[str, Any]], call_ids: list[str]) -> None:
-        """Replace the results, of which the model has seen none."""
-        self.results, self.call_ids, self.shown_count = results, call_ids, 0
-
-    def mark_results_shown(self, count: int | None = None) -> int:
-        """Count results as shown to the model, all or the first `count`. Return the number that counted before."""
-        before, self.shown_count = self.shown_count, len(self.results) if count is None else count
-        return before
-
-    def hide_result(self, index: int, *, is_hidden: bool = True) -> None:
-        """Hide the result at an index from the model, or show it."""
-        (self.hidden_indexes.add if is_hidden else self.hidden_indexes.discard)(index)
 
     def set_payload(self, index: int, payload: dict[str, Any]) -> None:
         """Change the payload of an entry, and the action that waits for its answer."""

@@ -168,7 +168,7 @@ class TurnView(ObjectCache):
     @property
     def results(self) -> Sequence[Mapping[str, Any]]:
         """The results of the turn's calls up to now: tool, args, success, output."""
-        return tuple(self._lend(self._state.results))
+        return tuple(self._lend(self._state.results.items))
 
     def _lend(self, values: list[T]) -> list[T]:
         """Return values of the turn; copies for a plugin, which could change them in place."""
@@ -218,7 +218,7 @@ class TurnView(ObjectCache):
 
     def reserve_number(self) -> int:
         """Return a number for an item that is no call, among the numbers of the turn's calls."""
-        return self._state.call_numbers.reserve(len(self._state.results))
+        return self._state.results.numbers.reserve()
 
     # --- writes ---------------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class TurnView(ObjectCache):
 
     def leave_result(self, tool: str, text: str) -> None:
         """Leave a text for the next turn for the same request, as the result of a call that failed."""
-        self._state.leave_result(tool, ToolResult(False, text))
+        self._state.results.leave(tool, ToolResult(False, text))
 
     def insert_message(self, message: Message) -> None:
         """Insert a message before the last one of the turn's prompt."""
@@ -263,7 +263,7 @@ class TurnView(ObjectCache):
 
     def mark_results_shown(self, count: int | None = None) -> int:
         """Count results as shown to the model, all or the first `count`. Return the number that counted before."""
-        return self._state.mark_results_shown(count)
+        return self._state.results.mark_shown(count)
 
     def report_answer_violation(self, reason: str) -> None:
         """Note why the answer in the last reply is not what was asked for; an empty string if it is."""
@@ -272,11 +272,11 @@ class TurnView(ObjectCache):
     def call_tool(self, tool: str, args: Json, at: str) -> ToolResult:
         """Make a call for the capability itself. The model is told of a failure only."""
         state, call = self._state, ToolCall(tool, args)
-        index, has_more_to_show = len(state.results), bool(state.actionable_results)
+        index, has_more_to_show = len(state.results.items), bool(state.results.actionable)
         state.call_tool(call, at)
-        result = state.source.call_tool(state.call_numbers.last, call, at, {})
-        if state.results[index]["success"] and not has_more_to_show:
-            state.mark_results_shown()  # nothing to tell: it is no reason to ask the model once more
+        result = state.source.call_tool(state.results.numbers.last, call, at, {})
+        if state.results.items[index]["success"] and not has_more_to_show:
+            state.results.mark_shown()  # nothing to tell: it is no reason to ask the model once more
         return result
 
     def allow_silence(self) -> None:

@@ -63,7 +63,7 @@ class TurnWrites(TurnStateValues):
                 refusal = ToolResult(False, completed.reason)
                 self.add_result(OUTBOX_ENTRIES, {"target": new.payload.get("target")}, refusal)
                 # The same entry again counts like a repeated call.
-                self._handle_result(len(self.results) - 1, ToolCall(OUTBOX_ENTRIES, new._asdict()), refusal)
+                self._handle_result(len(self.results.items) - 1, ToolCall(OUTBOX_ENTRIES, new._asdict()), refusal)
                 return None
             new = completed
         if by_engine or effects.WriteEntry not in self.chain.handled:
@@ -113,7 +113,7 @@ class TurnWrites(TurnStateValues):
     def await_answer(self, request: OutboxEntry, asked_by: str = "") -> None:
         """Let the last result wait for the answer to an entry, and the pending action of the capability that asks."""
         self.has_requests = True
-        self.pending_indexes[request.identity] = len(self.results)
+        self.pending_indexes[request.identity] = len(self.results.items)
         if asked_by and DECISION_RULES in self.inputs.given:
             self.pending_states[request.identity] = {DECISION_RULES: parse_pending_action(request.payload)}
 
@@ -127,7 +127,7 @@ class TurnWrites(TurnStateValues):
         reasons = find_unknown_targets(entry, self.source.everyone, self.staged)
         for reason in reasons.values():
             self.remarks.append(f"{OUTBOX_ENTRIES}: {reason}"[:500])
-            self.notices.add(f"Your entry {entry.id} reached nobody by its target: {reason}")
+            self.results.notices.add(f"Your entry {entry.id} reached nobody by its target: {reason}")
         if reasons and len(reasons) == len(entry.targets):
             self.misaddressed_entries[entry.id] = new
 
@@ -157,7 +157,7 @@ class TurnWrites(TurnStateValues):
         if "not_before" in payload and not time:
             problem = "payload.not_before is no moment (write 2026-12-01T12:00:00Z): the entry is shown at once"
             self.remarks.append(f"{OUTBOX_ENTRIES}: {problem}")
-            self.notices.add(problem)
+            self.results.notices.add(problem)
         return time if time > at else ""
 
     def stage_memory(self, key: str, value: Any, at: str) -> None:
@@ -170,7 +170,7 @@ class TurnWrites(TurnStateValues):
             effect = make_memory_effect(self.inputs.agent.name, key, value, at, is_from_reply=not is_decided)
         except ToolError as error:
             self.remarks.append(f"not kept: {error}"[:500])
-            self.notices.add(str(error))
+            self.results.notices.add(str(error))
         else:
             path = effect.path_key
             self.repeats.record_memory(key, value)
@@ -253,12 +253,12 @@ class TurnWrites(TurnStateValues):
 
     def seal_outputs(self) -> None:
         """Give the entries, files and results of the turn their final form."""
-        entries, results = [*self.entries, *self.failure_entries], [*self.results, *self.external_results]
+        entries, results = [*self.entries, *self.failure_entries], [*self.results.items, *self.results.external]
         sealed = self._seal(effects.Seal(files={**self.staged}, entries=entries, results=results))
-        entry_count, result_count = len(self.entries), len(self.results)
+        entry_count, result_count = len(self.entries), len(self.results.items)
         self.staged = {**sealed.files}
         self.entries, self.failure_entries = [*sealed.entries[:entry_count]], [*sealed.entries[entry_count:]]
-        self.results, self.external_results = [*sealed.results[:result_count]], [*sealed.results[result_count:]]
+        self.results.items[:], self.results.external = sealed.results[:result_count], [*sealed.results[result_count:]]
 
     def add_result(
         self, tool: str, args: dict[str, Any], result: ToolResult, call_id: str = "", *, is_entry: bool = False
@@ -267,11 +267,10 @@ class TurnWrites(TurnStateValues):
 
         `is_entry`: True if an entry asks a person and no tool was called.
         """
-        room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.unshown_results), 0)
-        self.results.append(render_result(tool, args, result, room))
-        self.call_ids.append(call_id)
+        room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.results.unshown), 0)
+        self.results.add(render_result(tool, args, result, room), call_id)
         if not is_entry:
-            self.tools_used.append(tool_use_json(tool, result))
+            self.results.uses.append(tool_use_json(tool, result))
         if tool == OUTBOX_ENTRIES and not result.success and result.outcome != "pending":
             reason = next(iter(result.output.splitlines()), "it does not say why")
             self.remarks.append(f"{tool}: {reason}"[:500])
@@ -279,7 +278,7 @@ class TurnWrites(TurnStateValues):
     def _handle_result(self, index: int, call: ToolCall, result: ToolResult) -> None:
         """Apply the consequences of a result: the end of the turn, or a repetition."""
         if not result.success and result.on_error == "skip":
-            self.hidden_indexes.add(index)
+            self.results.hidden.add(index)
         elif not result.success and result.on_error == "stop":
             if result.outcome == "skipped":
                 self.forced_end, self.stop_error = "deadline", TurnTooLong(result.output)
@@ -288,14 +287,14 @@ class TurnWrites(TurnStateValues):
                 reason = f"{call.tool} ends the turn when it fails: {result.output}"[:2000]
                 self.fail(StoppedByGate(reason) if is_gates else ToolError(reason))
         elif (count := self.repeats.count(call, result)) == self.repeats.limits.warn_after:
-            self.notices.add(repetition_hint(call.tool, count))
+            self.results.notices.add(repetition_hint(call.tool, count))
         elif (
             count >= self.repeats.limits.stop_after
             and self.accepted_count < self.inputs.max_steps
             # A recorded turn goes on as recorded. A recorded question may belong to a capability.
             and (self.inputs.given or not self.source.has_answer(self.call_count))
         ):
-            self.forced_end, self.shown_count = "repeats", len(self.results)  # no news for its next turn
+            self.forced_end, self.results.shown_count = "repeats", len(self.results.items)  # no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
 
     def fail(self, error: LemmingError) -> End:
