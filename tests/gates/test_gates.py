@@ -190,12 +190,14 @@ def test_stop_ends_the_turn_at_each_place(base: Path) -> None:
 
 def test_what_was_said_before_is_not_said_again(base: Path) -> None:
     gates = [{"at": "out", "dedupe": True, "then": "block"}]
-    make_org(base, resume("ada"), script=[{"reply": say("hello")}], org={"gates": gates})
+    script = [{"tick": 3, "reply": say("hello again")}, {"reply": say("hello")}]
+    make_org(base, resume("ada"), script=script, org={"gates": gates})
     run_once(base, clock=FrozenClock())
     turn = turn_of(base)
     assert [it["why"] for it in turn.verdicts] == ["it is the same as before"]
-    assert len(read_outbox_entries(base, "ada")) == 1
-    assert [it.tick for it in replay_ticks(base, [1, 2])] == [1, 2]
+    assert list(turn_of(base).verdicts) == []
+    assert [it.payload["text"] for it in read_outbox_entries(base, "ada")] == ["hello", "hello again"]
+    assert [it.tick for it in replay_ticks(base, [1, 2, 3])] == [1, 2, 3]
 
 
 def test_a_schema_for_results_and_one_that_breaks_blocks(base: Path) -> None:
