@@ -216,6 +216,18 @@ def test_a_person_whom_the_holder_may_not_read_cannot_cancel(base: Path, lemming
     assert lemming("cancel", asked.id, "--as", "human").status == 2
 
 
+def test_of_two_persons_the_one_who_cancels_is_named_and_by_default_the_one_who_asked(
+    base: Path, lemming: Lemming
+) -> None:
+    people = [resume(name, model={"key": "human"}) for name in ("eve", "human")]
+    make_org(base, resume("ada"), *people, models=PEOPLE)
+    for cancelled_by in (("--as", "human"), ()):
+        asked = put(base, "eve", "request", 1, text="please", target="ada")
+        assert lemming("cancel", asked.id, *cancelled_by).status == 0
+    assert [newest(base, name)["cancels"] == asked.id for name in ("human", "eve")] == [False, True]
+    assert [len(read_outbox_entries(base, name)) for name in ("human", "eve")] == [1, 3]
+
+
 def test_what_turns_for_requests_cost_is_added_up(base: Path, lemming: Lemming) -> None:
     organisation(base)
     asked = put(base, "human", "request", 0, text="please", target="ada")
