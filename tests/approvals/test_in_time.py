@@ -76,6 +76,18 @@ def test_it_outlasts_any_number_of_ticks_and_ends_with_its_time(base: Path, para
     assert [it.tick for it in replay_ticks(base, journal_ticks(base))] == journal_ticks(base)  # all come out the same
 
 
+def test_the_passing_of_time_alone_wakes_who_has_waited_at_rest(base: Path) -> None:
+    org(base, "2h")
+    clock = FrozenClock()
+    ask(base, "ann", "go")
+    engine = ticks(base, clock=clock, interval_s=0, max_ticks=40)
+    for _ in range(20):
+        next(engine)
+    assert "waits for human" in [turn.reason for turn in next(engine).turns]
+    clock.advance(2 * 3600 + 1)
+    assert "nobody answered by 2026-01-01T02:00:00.000Z" in prompts(base, next(engine).tick)["ann"]
+
+
 @pytest.mark.parametrize(
     ("written", "counts"), [("2026-01-01T01:59:59.000Z", True), ("2026-01-01T02:00:01.000Z", False), ("", False)]
 )
