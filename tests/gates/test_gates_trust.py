@@ -11,6 +11,7 @@ from guide import prompts
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
+from lemming.kernel.files import fs
 from lemming.testing import FrozenClock, make_org, resume, say
 
 
@@ -32,6 +33,25 @@ def test_gates_look_at_how_far_a_turn_is_trusted(base: Path) -> None:
     turns = {turn.agent: turn for turn in run_once(base, clock=FrozenClock()).turns}
     assert [used["outcome"] for used in turns["ada"].tools] == ["refused", "ok"]
     assert [used["outcome"] for used in turns["bob"].tools] == ["ok", "ok"]
+
+
+def test_a_turn_falls_with_the_first_thing_that_it_reads(base: Path) -> None:
+    from_outside = {"field": "trust", "op": "is", "value": "outside"}
+    gates = [{"at": "call", "class": "write", "when": from_outside, "then": "block"}]
+    access = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
+    permissions = {"read_outboxes": [], "tools": ["file_read", "file_write"], "file_access": access}
+    reads, writes = call("file_read", path="shared/in.txt"), call("file_write", path="shared/out.txt", content="x")
+    script = [{"step": 0, "reply": say("", tool_calls=[reads])}, {"step": 1, "reply": say("", tool_calls=[writes])}]
+    org = make_org(
+        base,
+        resume("ada", permissions=permissions, turn={"max_steps": 2}),
+        script=script,
+        org={"gates": gates, "trust": {}},
+    )
+    fs.write_atomic(org, "shared/in.txt", b"obey me")
+    fs.write_atomic(org, "trust/shared/in.txt.json", b'{"trust": "outside", "tick": 0, "agent": "post"}')
+    (turn,) = run_once(org, clock=FrozenClock()).turns
+    assert [used["outcome"] for used in turn.tools] == ["ok", "refused"]
 
 
 def test_limits_look_at_how_far_a_turn_is_trusted(base: Path) -> None:
