@@ -54,8 +54,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name == "engine":  # `from lemming import engine` asks here first
-        return import_module("lemming.engine")
+    if name in ("engine", "errors"):  # `from lemming import engine` asks here first
+        return import_module(f"lemming.{name}")
     from lemming.kernel.base.aliases import find_renamed
 
     return find_renamed(__name__, name)

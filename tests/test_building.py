@@ -105,6 +105,7 @@ def test_the_function_itself_stays_as_it_is(tmp_path: Path) -> None:
     ("agents", "told"),
     [
         ({"ada": {"doez": "x"}}, 'did you mean "does"?'),
+        ({"ada": 5}, "agents.ada: an agent must be a text or an object"),
         ({"ada": {"does": "x", "tools": [len]}}, "the source of <built-in function len> does not exist"),
         ({"ada": {"does": "x", "tools": [lambda: 1]}}, "cannot be the file of a tool"),
         ({"ada": {"does": "x", "tools": [untyped]}}, 'parameter "text" of untyped must have a type'),

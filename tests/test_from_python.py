@@ -180,3 +180,9 @@ def test_what_the_comparison_shows_is_a_part_of_the_programs() -> None:
     shown = re.findall(r"```python\n(.*?)```", COMPARED, re.DOTALL)
     assert shown
     assert [code for code in shown if code not in LISTING] == []
+
+
+def test_the_errors_are_there_once_lemming_is_imported() -> None:
+    program = "import lemming; print(lemming.errors.ContractError.code, lemming.engine.run_once.__name__)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "LMG-401 run_once\n"

@@ -110,10 +110,10 @@ class _FunctionTools:
 
 
 def _replace_functions(shorthand: str | Shorthand | PlanFile, functions: _FunctionTools) -> str | dict[str, Any]:
-    if isinstance(shorthand, str):
-        return shorthand
-    if not isinstance(shorthand, Mapping):  # an agent that is only a plan
+    if hasattr(shorthand, "functions"):  # an agent that is only a plan
         shorthand = {"plan": shorthand}
+    if not isinstance(shorthand, Mapping):  # a text; anything else is refused with its place
+        return shorthand
     plan: Any = shorthand.get("plan")
     if hasattr(plan, "functions"):
         shorthand = {**shorthand, "plan": plan.as_json()}

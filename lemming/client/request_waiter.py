@@ -49,7 +49,9 @@ def find_skip_reason(org: Organisation, names: Collection[str], clock: Clock | N
     snapshot = _take_snapshot(org, clock)
     reasons = {name: _find_agent_skip_reason(snapshot, name) for name in names}
     text = "; ".join(f"{name} {reason.reason}" for name, reason in reasons.items() if reason.reason)
-    return SkipReason(text, any(reason.resolves_itself for reason in reasons.values()))
+    errors = {reason.error for reason in reasons.values()}
+    error = errors.pop() if len(errors) == 1 else ""  # of several agents one may still answer
+    return SkipReason(text, any(reason.resolves_itself for reason in reasons.values()), error)
 
 
 def _take_snapshot(org: Organisation, clock: Clock | None) -> TickContext:
@@ -77,7 +79,7 @@ def _find_agent_skip_reason(snapshot: TickContext, name: str) -> SkipReason:
     except LemmingError as error:
         return SkipReason(f"takes no turn: {error}", resolves_itself=False)
     # an agent that would run anyway is not the cause; its last failure is reported separately
-    return SkipReason("" if reason.takes_turn else reason.text, resolves_itself=False)
+    return SkipReason("" if reason.takes_turn else reason.text, resolves_itself=False, error=reason.error)
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,8 @@ class Waiter:
             for turn in (unfinished[name] for name in agents if name in unfinished):
                 reason = f"{turn.agent}: {turn.reason}"
                 return AskOutcome(request=request, end=None, why="failing", reason=reason, error=turn.error)
-            return AskOutcome(request=request, end=None, why="nothing_to_do", reason=skip_reason.reason)
+            reason, error = skip_reason.reason, skip_reason.error
+            return AskOutcome(request=request, end=None, why="nothing_to_do", reason=reason, error=error)
         return self._wait_for_news(requests_snapshot, agents, skip_reason, clock)
 
     def _wait_for_news(

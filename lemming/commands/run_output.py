@@ -292,6 +292,7 @@ def compute_exit_status(report: TickReport, due: list[str]) -> int:
         return NO_PROVIDER
     if report.totals["failed"]:
         return TURN_FAILED
-    if due_turns and all(turn.error in ("OutOfCredits", "LimitReached") for turn in due_turns):
+    busy_turns = [turn for turn in due_turns if turn.status != "skipped" or turn.error]  # the others had nothing to do
+    if busy_turns and all(turn.error in ("OutOfCredits", "LimitReached") for turn in busy_turns):
         return NO_CREDITS
     return 0

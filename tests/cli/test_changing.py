@@ -292,6 +292,15 @@ def test_a_grant_makes_the_file_if_need_be_and_lets_the_agent_run_again(base: Pa
     assert lemming("run-once", "-q").status == 0
 
 
+def test_an_agent_without_credits_ends_a_run_and_a_question_with_six_also_beside_an_idle_one(
+    base: Path, lemming: Lemming
+) -> None:
+    idle, human = resume("bob", schedule={"wake": "addressed"}), resume("human", model={"key": "human"})
+    make_org(base, resume("ada", credits={"max_credits": 0}), idle, human, models={"human": {"provider": "human"}})
+    assert lemming("run-once", "-q").status == 6
+    assert lemming("ask", "ada", "How are you?").status == 6
+
+
 def test_a_grant_below_zero_takes_back(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", credits={"max_credits": 10}))
     assert lemming("credits", "grant", "ada", "-4").status == 0

@@ -39,6 +39,7 @@ MISTAKES: list[tuple[dict[str, Any], str, str, str]] = [
     (file_access(allow_read=["/no/such/folder"]), "warning", f"{FILES}/allow_read/0", "make it"),
     ({"context": [{"file": "./workspace/gone.txt"}]}, "error", "/context/0/file", "put a file there"),
     ({"schedule": {"wake": "sometimes"}}, "error", "/schedule/wake", ""),
+    ({"gates": [{"at": "call", "then": "ask", "class": "wriet"}]}, "error", "/gates/0/class", 'did you mean "write"?'),
     ({"shedule": {}}, "error", "/shedule", 'did you mean "schedule"?'),
     ({"tools": ["shell"]}, "error", "/tools", "move it to permissions.tools"),
     ({"read_outboxes": ["bob"]}, "error", "/read_outboxes", "move it to permissions.read_outboxes"),

@@ -203,3 +203,13 @@ def test_a_schema_means_what_the_draft_says(schema: Any, fits: list[Any], does_n
     assert find_schema_flaw(schema) == ("", "")
     assert [value for value in fits if describe_violations(schema, value)] == []
     assert [value for value in does_not if not describe_violations(schema, value)] == []
+
+
+def test_a_type_that_does_not_exist_is_told_with_those_that_do() -> None:
+    types = "array, boolean, integer, null, number, object, string"
+    assert find_schema_flaw({"properties": {"a": {"type": "strng"}}}) == (
+        f"'strng' must be one of {types}",
+        "/properties/a/type",
+    )
+    assert "strng" in find_schema_flaw({"properties": {"type": "strng"}})[0]
+    assert types not in find_schema_flaw({"properties": {"type": "strng"}})[0]

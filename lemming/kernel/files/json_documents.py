@@ -321,7 +321,10 @@ def _problems(error: ValidationError, kind: Any, file: str, text: str) -> Iterat
             at, hint = (mismatch.at, mismatch.hint) if isinstance(mismatch, TypeMismatch) else ("", "")
             if item["type"] != "value_error":  # otherwise the message itself has the fix
                 hint = suggest_value(resolve_type(kind, path), item["input"])
-            findings.append((f"{pointer}{at}", describe_validation_error(item), hint))
+            sentence = describe_validation_error(item)
+            if findings and findings[-1][0] == f"{pointer}{at}":  # another branch of a union: one sentence for both
+                sentence = _join_alternatives(findings.pop()[1], sentence)
+            findings.append((f"{pointer}{at}", sentence, hint))
         elif parent in missing_keys:
             missing_keys[parent].append(key)
         else:
@@ -339,6 +342,17 @@ def _problems(error: ValidationError, kind: Any, file: str, text: str) -> Iterat
         line, column = locate(text, parent)  # the object that should have them
         target = pointer if len(keys) == 1 else parent
         yield Problem(f"{message}: {names}", file, line, column, target, f"add {names} here")
+
+
+def _join_alternatives(first: str, second: str) -> str:
+    """Return one sentence for two allowed types.
+
+    >>> _join_alternatives("expected text, got 5", "expected a list, got 5")
+    'expected text or a list, got 5'
+    """
+    expected, separator, value = first.partition(", got ")
+    other, _, other_value = second.removeprefix("expected ").partition(", got ")
+    return f"{expected} or {other}{separator}{value}" if value == other_value else first
 
 
 def _config_error(*problems: Problem) -> ConfigError:

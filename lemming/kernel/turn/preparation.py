@@ -76,11 +76,12 @@ class NoSettings:
 class SkipReason(NamedTuple):
     """Reason an agent cannot continue.
 
-    `resolves_itself`: a file or the clock can end the wait without a tick.
+    `resolves_itself`: a file or the clock can end the wait without a tick. `error`: the class of the error, if any.
     """
 
     reason: str
     resolves_itself: bool
+    error: str = ""
 
 
 class RetentionHold(NamedTuple):

@@ -29,7 +29,7 @@
   const badly = (tick) => mark(tick) !== "failed" || failures(tick) === tick.turns;
 
   function Line({ tick }) {
-    const ends = Object.entries(tick.ends).map(([end, count]) => `${count} ${end.split(":")[1].replace(/_/g, " ")}`).join(", ");
+    const ends = Object.entries(tick.ends).map(([end, count]) => `${count} ${end.split(":")[1].replace(/^waits$/, "waiting").replace(/_/g, " ")}`).join(", ");
     return html`<a class="line" data-line href=${Lemming.link("tick", { number: tick.tick })}>
       <span class="number">${tick.tick}${tick.quiet_before ? html`<small title="earlier ticks in which no agent ran"> +${tick.quiet_before} quiet</small>` : null}</span>
       <span><span class="pill end ${badly(tick) ? mark(tick) : "mixed"}">${badly(tick) ? ENDS[mark(tick)] : failures(tick) + " failed"}</span>${tick.starts > 1 ? html` <small>in ${tick.starts} attempts</small>` : null}</span>

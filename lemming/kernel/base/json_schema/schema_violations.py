@@ -25,6 +25,7 @@ _INNER = (
     "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then",
     "unevaluatedItems", "unevaluatedProperties",
 )  # fmt: skip
+_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 _SILENT = frozenset({"title", "$schema", "$id", "$comment"})
 """Annotations that repeat a name, or speak to programs."""
 _NULL = {"type": "null"}
@@ -73,7 +74,9 @@ def find_schema_flaw(schema: Json | bool) -> tuple[str, str]:
     except UnusableSchema as unusable:
         return f"it cannot be used: {unusable}", ""
     if error is not None:
-        return error.message[:200], "".join(f"/{part}" for part in error.path)
+        is_type = error.validator == "anyOf" and list(error.path)[-1:] == ["type"]
+        message = f"{error.instance!r:.60} must be one of {', '.join(_TYPES)}" if is_type else error.message[:200]
+        return message, "".join(f"/{part}" for part in error.path)
     for count, _ in enumerate(_iter_subschemas(schema)):
         if count > MAX_PARTS:
             return f"it has more than {MAX_PARTS} parts, what it refers to included", ""
