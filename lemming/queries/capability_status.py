@@ -66,7 +66,7 @@ def call_status_lines(
     """Return the status lines of a capability, or its error if unavailable, or a description of its failure."""
     at = timestamp(SystemClock().now())
     query = OrgQuery(CapabilityStatus, org, agents, config, _ReadableStates(org, agents), at)
-    return isolate_capability(lambda: [*query.ask(get_capability(name, config.org.plugins))])
+    return isolate_capability(lambda: query.list_answers(get_capability(name, config.org.plugins)))
 
 
 class _ReadableStates(Mapping[str, AgentState]):

@@ -165,6 +165,9 @@ def run_capability_check(name: str, scope: Scope, subject: CheckSubject) -> Iter
         if agent and not is_concerned:
             is_concerned = config.has_model_turns(agent) and name in find_used_capabilities(agent, config)
         problems = check(subject) if check and is_concerned else ()
+        problems = [*problems] if isinstance(problems, Iterable) else [problems]
+        if wrong := [item for item in problems if not isinstance(item, Problem)]:
+            raise TypeError(f"a check must yield problems, got {type(wrong[0]).__name__}")
         return [replace(problem, file=problem.file or subject.file) for problem in problems]
 
     result = isolate_capability(find)
@@ -175,7 +178,7 @@ def run_capability_check(name: str, scope: Scope, subject: CheckSubject) -> Iter
 
 
 def _broken_capability(name: str, text: str, file: str, severity: str = "error") -> Problem:
-    hint = "report the error to the author of the capability"
+    hint = "fix the capability, or report the error to its author"
     return Problem(f'capability "{name}" failed: {text}', file, hint=hint, severity=severity)
 
 
@@ -210,8 +213,11 @@ def find_capability_problems(name: str, subject: CheckSubject) -> Iterator[Probl
 def find_agents_problems(name: str, subject: CheckSubject) -> Iterator[Problem]:
     """Yield the problems a capability finds in its use by each agent, except problems already reported as fatal."""
     org, config, survey = subject.org, subject.config, survey_agents(subject.org)
-    if not callable(isolate_capability(lambda: find_check(name, "agent", config.org.plugins))):
-        return  # a missing or broken capability is reported for the organisation
+    check = isolate_capability(lambda: find_check(name, "agent", config.org.plugins))
+    if isinstance(check, str):
+        yield _broken_capability(name, f"its check of agents cannot be loaded: {check}", paths.ORG_FILE)
+    if not callable(check):
+        return  # a missing capability is reported for the organisation
     broken_agents = validate_survey(org, config, survey).survey.broken
     for agent in survey.agents.values() if subject.only is None else filter(None, [survey.agents.get(subject.only)]):
         agent_subject = AgentSubject(org=org, config=config, agent=agent, inventory=subject.names)

@@ -13,10 +13,13 @@ import pytest
 import lemming
 from lemming.engine import run_once
 from lemming.journal_tools.verify.file_verification import verify_org
+from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TurnReport
+from lemming.kernel.org.config import load_config
 from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
+from lemming.queries.org_validation import validate_agents
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 HEAD = """
@@ -47,7 +50,7 @@ def take(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Take:
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def take_turn(
-        body: str, handles: str = "WriteEntry", hook: str = "intercept", after: str = "", **org: Any
+        body: str, handles: str = "WriteEntry", hook: str = "intercept", after: str = "", members: str = "", **org: Any
     ) -> TurnReport:
         if not (base / "agents").exists():
             parameters = {"intercept": "self, effect, turn", "wrap_turn": "self, turn, run"}.get(hook, "self, turn")
@@ -55,7 +58,7 @@ def take(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Take:
             code = f"    def {hook}({parameters}):\n{textwrap.indent(textwrap.dedent(body).strip(), ' ' * 8)}\n"
             more = "" if hook == "intercept" else "    def intercept(self, effect, turn): return None\n"
             module = f"evil_{base.parent.name}".replace("-", "_")
-            (tmp_path / f"{module}.py").write_text(HEAD + handled + code + more)
+            (tmp_path / f"{module}.py").write_text(HEAD + handled + code + more + textwrap.indent(members, "    "))
             people = [
                 resume(name, model={"key": "human"}, permissions={"read_outboxes": ["ada"]}) for name in ("ann", "bob")
             ]
@@ -283,7 +286,7 @@ def test_a_wrong_value_of_a_hook_fails_the_turn_and_damages_no_journal(case: str
 
 
 def test_a_fact_of_a_capability_that_ships_is_not_for_a_plugin(take: Take) -> None:
-    turn = take("return None\n\n", "WriteEntry,)\n    facts = ('trust'", trust={})
+    turn = take("return None", members="facts = ('trust',)\n", trust={})
     assert "must not write the fact 'trust', which" in turn.reason
 
 
@@ -305,3 +308,30 @@ def test_an_error_is_of_the_capability_whose_code_led_to_it(case: str, take: Tak
     assert turn.status == "failed"
     assert "in the capability evil, evil_" in turn.reason
     assert "fix the capability, or remove its block" in turn.reason
+
+
+DESCRIBES = """
+describes = ({kind},)
+
+def describe(self, query):
+    {body}
+"""
+IN_TICKS = ["SharedResource", "ClockSchedule", "ReadPath", "OptionalReadPath", "ExpiredMemory"]
+
+
+@pytest.mark.parametrize("body", ["raise ValueError('boom')", "yield 5"])
+@pytest.mark.parametrize("kind", IN_TICKS)
+def test_a_description_that_fails_names_the_capability(kind: str, body: str, base: Path, take: Take) -> None:
+    code = DESCRIBES.format(kind=kind, body=body)
+    problem = "ValueError: boom, at " if "boom" in body else f"TypeError: describe must yield {kind}, got int"
+    try:
+        told = take("return None", members=code).reason  # of clock schedules: the others take their turns
+    except ConfigError as error:
+        told = str(error)
+    assert f'capability "evil" failed: {problem}' in told
+
+
+def test_a_check_that_cannot_be_loaded_is_a_problem(base: Path, take: Take) -> None:
+    take("return None", members="provides = {'checks': {'agent': 'nowhere:find'}}\n")
+    (problem,) = validate_agents(base, load_config(base))
+    assert "its check of agents cannot be loaded: ModuleNotFoundError: No module named 'nowhere'" in problem.message

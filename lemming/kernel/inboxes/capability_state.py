@@ -9,8 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from lemming.kernel.base.errors import ConfigError, LemmingError
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.plugins.capability_loader import find_capability
+from lemming.kernel.plugins.capability_table import LISTED
+from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
 
 
 class CallNote(NamedTuple):
@@ -31,10 +34,29 @@ class Query(Generic[D]):
     kind: type[D]
 
     def ask(self, capability: Any) -> Iterator[D]:
-        """Return the capability's descriptions of this kind. A capability that declares other kinds is not called."""
+        """Return the capability's descriptions of this kind. A capability that declares other kinds is not called.
+
+        Raises:
+            ConfigError: The capability of a plugin fails.
+        """
         if self.kind not in capability.describes:
             return iter(())
-        return (answer for answer in capability.describe(self) if isinstance(answer, self.kind))
+        if capability.name in LISTED:
+            return (answer for answer in capability.describe(self) if isinstance(answer, self.kind))
+        try:
+            return iter(self.list_answers(capability))
+        except LemmingError:
+            raise
+        except Exception as error:
+            message = f'capability "{capability.name}" failed: {describe_exception(error)}, at {locate_error(error)}'
+            raise ConfigError(message, hint="fix the capability, or remove its block") from error
+
+    def list_answers(self, capability: Any) -> list[D]:
+        """Return the answers of `ask`. Raises what a capability's `describe` raises."""
+        answers = [*capability.describe(self)] if self.kind in capability.describes else []
+        if wrong := [item for item in answers if not isinstance(item, (*capability.describes, type(None)))]:
+            raise TypeError(f"describe must yield {self.kind.__name__}, got {type(wrong[0]).__name__}")
+        return [answer for answer in answers if isinstance(answer, self.kind)]
 
 
 @dataclass(frozen=True)
