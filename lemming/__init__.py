@@ -61,6 +61,10 @@ def __getattr__(name: str) -> Any:
     return find_renamed(__name__, name)
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
+
+
 class _OldModules:
     """Import hook for renamed modules, called after all other finders."""
 

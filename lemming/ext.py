@@ -14,11 +14,14 @@ _NAMES = {
     "lemming.kernel.base.errors": "ConfigError ContractError LemmingError Problem",
     "lemming.kernel.base.paths": "resume_file",
     "lemming.kernel.base.problems": "make_warning",
+    "lemming.kernel.files.effects": "FileEffect",
     "lemming.kernel.files.fast_decoder": "describe_field make_field",
     "lemming.kernel.inboxes.capability_state": "CallNote StateQuery",
+    "lemming.kernel.messages": "OutboxEntry",
     "lemming.kernel.org.capability_usage": "parse_agent_settings parse_org_settings",
     "lemming.kernel.org.model_entries": "ModelEntry",
     "lemming.kernel.plugins.capability_loader": "find_fact",
+    "lemming.kernel.providers": "Reply",
     "lemming.libraries.capability_registration": "register_capability",
     "lemming.kernel.tick.tick_hooks": "find_first_reading",
     "lemming.kernel.tick.tick_counter": "load_tick",
@@ -34,7 +37,8 @@ _NAMES = {
         "Block CapabilityStatus Continue Due Preparation RetentionHold RunTurn SkipReason TurnContext Wake Watch",
     "lemming.kernel.turn.preparation_effects":
         "BuildPrompt LabelPrompt ReceiveEntry SelectContext ShowEarlierResult ShowEntry ShowFile ShowMemory",
-    "lemming.kernel.turn.prompt_input": "PLAIN PromptLabels",
+    "lemming.kernel.tools": "ToolResult",
+    "lemming.kernel.turn.prompt_input": "PLAIN PromptInput PromptLabels",
     "lemming.kernel.tick_context": "TickContext",
     "lemming.kernel.turn.tool_results": "render_result",
     "lemming.kernel.turn.turn_effects":
@@ -42,7 +46,7 @@ _NAMES = {
         "EffectPerformed EffectStarted EndTurn Event Interception LiveEffect Outcome Rejected Replaced Seal ShowResult "
         "Suspended TakeReply TakeResult Withdraw WriteEntry WriteFile WriteMemory WriteNotes effect_content",
     "lemming.kernel.turn.turn_hooks": "Capability",
-    "lemming.kernel.turn.turn_values": "Steps TurnInputs",
+    "lemming.kernel.turn.turn_values": "Answer Steps TurnInputs",
     "lemming.kernel.turn.turn_view": "TurnView",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -55,13 +59,16 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     )
     from lemming.kernel.base.paths import resume_file as resume_file
     from lemming.kernel.base.problems import make_warning as make_warning
+    from lemming.kernel.files.effects import FileEffect as FileEffect
     from lemming.kernel.files.fast_decoder import describe_field as describe_field, make_field as make_field
     from lemming.kernel.inboxes.capability_state import CallNote as CallNote, StateQuery as StateQuery
+    from lemming.kernel.messages import OutboxEntry as OutboxEntry
     from lemming.kernel.org.capability_usage import (
         parse_agent_settings as parse_agent_settings, parse_org_settings as parse_org_settings,
     )
     from lemming.kernel.org.model_entries import ModelEntry as ModelEntry
     from lemming.kernel.plugins.capability_loader import find_fact as find_fact
+    from lemming.kernel.providers import Reply as Reply
     from lemming.libraries.capability_registration import register_capability as register_capability
     from lemming.kernel.tick.tick_hooks import find_first_reading as find_first_reading
     from lemming.kernel.tick.tick_counter import load_tick as load_tick
@@ -92,7 +99,10 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
         SelectContext as SelectContext, ShowEarlierResult as ShowEarlierResult, ShowEntry as ShowEntry,
         ShowFile as ShowFile, ShowMemory as ShowMemory,
     )
-    from lemming.kernel.turn.prompt_input import PLAIN as PLAIN, PromptLabels as PromptLabels
+    from lemming.kernel.tools import ToolResult as ToolResult
+    from lemming.kernel.turn.prompt_input import (
+        PLAIN as PLAIN, PromptInput as PromptInput, PromptLabels as PromptLabels,
+    )
     from lemming.kernel.tick_context import TickContext as TickContext
     from lemming.kernel.turn.tool_results import render_result as render_result
     from lemming.kernel.turn.turn_effects import (
@@ -106,7 +116,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
         WriteNotes as WriteNotes, effect_content as effect_content,
     )
     from lemming.kernel.turn.turn_hooks import Capability as Capability
-    from lemming.kernel.turn.turn_values import Steps as Steps, TurnInputs as TurnInputs
+    from lemming.kernel.turn.turn_values import Answer as Answer, Steps as Steps, TurnInputs as TurnInputs
     from lemming.kernel.turn.turn_view import TurnView as TurnView
 # isort: on
 # fmt: on

@@ -13,6 +13,7 @@ from typing import Any
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
+from lemming.kernel.base.jsontext import dump_compact, parse
 from lemming.kernel.files.field_types import Count
 from lemming.kernel.files.field_types import type_schema as schema_of_type
 from lemming.kernel.files.json_documents import adapter
@@ -23,7 +24,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import Allocation
-from lemming.kernel.plugins.capability_loader import load_provided, missing_reason
+from lemming.kernel.plugins.capability_loader import load_provided, missing_reason, plugin_capabilities
 from lemming.kernel.plugins.capability_table import provided
 from lemming.libraries.conditions import predicates
 from lemming.queries.case_format import Case
@@ -148,13 +149,13 @@ _CONDITION = {"$ref": "#/$defs/When"}
 
 
 FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
-    "resume": ("agents/<name>/resume.json", lambda: _file_schema(Agent)),
+    "resume": ("agents/<name>/resume.json", lambda: _add_plugin_settings(_file_schema(Agent), "agent_settings_type")),
     "outbox": ("agents/<name>/outbox/<tick>_<id>.json", _outbox_schema),
     "memory": ("agents/<name>/memory/<key>.json", _memory_schema),
     "store": ("shared/store/<key>.json", _store_schema),
     "mark": ("trust/<path of a file>.json", _trust_label_schema),
     "models": ("config/models.json", lambda: _table_schema(ModelEntry, "What a model key stands for.")),
-    "org": ("config/org.json", lambda: _file_schema(OrgSettings)),
+    "org": ("config/org.json", lambda: _add_plugin_settings(_file_schema(OrgSettings), "org_settings_type")),
     "credits": (
         "config/credits.json",
         lambda: _table_schema(Allocation, f"An agent's allocation; the key is its name: {paths.AGENT_NAME_RULE}."),
@@ -180,6 +181,21 @@ def _file_schema(kind: Any) -> Schema:
     """Return the schema of a file that people edit; the file may name its own schema."""
     foreign_keys = {f"^{FOREIGN_PREFIX}": {"description": "For other programs; LeMMing keeps it."}}
     return {**_add_schema_key(_close_schema(_plain_schema(kind))), "patternProperties": foreign_keys}
+
+
+def _add_plugin_settings(schema: Schema, attribute: str) -> Schema:
+    """Return a schema with the settings of the capabilities of installed packages, each from its dataclass."""
+    blocks, definitions = dict[str, Schema](), dict[str, Schema]()
+    for name, capability in sorted(plugin_capabilities(()).items()):
+        text = dump_compact(_close_schema(_plain_schema(getattr(capability, attribute)))).decode()
+        block = parse(text.replace('"#/$defs/', f'"#/$defs/{name}.').encode())
+        definitions |= {f"{name}.{key}": value for key, value in block.pop("$defs", {}).items()}
+        blocks[name] = block
+    if not blocks:
+        return schema
+    properties = schema["properties"]
+    properties = {**properties, "capabilities": {**properties["capabilities"], "properties": blocks}}
+    return {**schema, "properties": properties, "$defs": {**schema.get("$defs", {}), **definitions}}
 
 
 def _table_schema(kind: Any, about: str) -> Schema:

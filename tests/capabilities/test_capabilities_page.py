@@ -52,3 +52,11 @@ def test_its_tables_have_every_hook() -> None:
         if inspect.isfunction(value) and not name.startswith("_")
     }
     assert set(re.findall(r"`(Capability\.\w+)`", PAGE)) == hooks
+
+
+def test_the_schema_of_a_settings_file_has_those_of_installed_capabilities(base: Path, site: Path) -> None:
+    writers(base, "ada")
+    for name in ("org", "resume"):
+        schema = json.loads(lemming(base, "export", "schema", name, sites=(site,)).stdout)
+        block = schema["properties"]["capabilities"]["properties"]["quota"]
+        assert block["properties"]["per_day"]["description"] == "Number of entries per day, by UTC."

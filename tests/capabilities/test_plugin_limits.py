@@ -335,3 +335,17 @@ def test_a_check_that_cannot_be_loaded_is_a_problem(base: Path, take: Take) -> N
     take("return None", members="provides = {'checks': {'agent': 'nowhere:find'}}\n")
     (problem,) = validate_agents(base, load_config(base))
     assert "its check of agents cannot be loaded: ModuleNotFoundError: No module named 'nowhere'" in problem.message
+
+
+NOBODY = {"['nobody']": "nobody is no person here; persons are ann, bob", "[]": "no person is named"}
+
+
+@pytest.mark.parametrize("persons", NOBODY)
+@pytest.mark.parametrize("handles", ["WriteEntry", "CallTool"])
+def test_a_question_that_reaches_nobody_says_whom_it_names_and_why_it_asks(
+    handles: str, persons: str, base: Path, take: Take
+) -> None:
+    body = f"yield AskPerson(subject=effect, reason='it is loud', persons={persons})\nreturn (yield effect)"
+    take(ONLY[handles] + body, handles)
+    told = str((journal_lines(base, 1), read_state(base, "ada").results))
+    assert f"REFUSED: it needs approval (evil), because it is loud, and {NOBODY[persons]}" in told

@@ -173,14 +173,22 @@ def _find_callable_tool(call: ToolCall, context: ToolContext) -> Tool | None:
 
 
 def _no_approver_reason(people: Sequence[str], agent: str, question: AskPerson) -> str:
+    """Return the refusal of a question that nobody can be asked."""
     lines = " and ".join((question.asked_by, *question.other_lines))
+    needs = f"REFUSED: it needs approval ({lines})" + (f", because {question.reason}" if question.asker else "")
     if question.persons is not None and not question.persons:
-        return f"REFUSED: it needs approval ({lines}), and no person is named by all of these gates"
-    candidates = sorted(name for name in question.persons or () if name in people) or sorted(people)
+        named = "named by all of these gates" if question.other_lines else "named"
+        return f"{needs}, and no person is {named}"
+    candidates = sorted(name for name in people if question.may_decide(name))
+    if question.besides and not candidates:
+        return f"{needs} by one more person, and {' and '.join(question.besides)} decided already"
+    if question.persons is not None and not candidates:
+        unknown = " and ".join(sorted(question.persons))
+        return f"{needs}, and {unknown} is no person here; persons are {', '.join(sorted(people)) or 'none'}"
     if not candidates:
-        return f"REFUSED: it needs approval ({lines}), and there is no person here who could approve it"
+        return f"{needs}, and there is no person here who could approve it"
     return (
-        f"REFUSED: it needs approval ({lines}), and {' and '.join(candidates)} cannot be asked: each of them "
+        f"{needs}, and {' and '.join(candidates)} cannot be asked: each of them "
         f"and {agent} must read the other (permissions.read_outboxes)"
     )
 
@@ -281,7 +289,8 @@ class EntryApprovals:
         """Return the outcome of an entry about which nobody is asked now, or None."""
         turn = self._turn
         if not people:
-            reason = f"REFUSED: it needs approval ({action.gate}), and there is no person here who could approve it"
+            askable = {name for names in self._snapshot.get("askable", {}).values() for name in names}
+            reason = _no_approver_reason(sorted(askable), turn.agent.name, question)
             return Suspended(question, reason=reason, outcome="refused")
         # The request of the turn has the decisions since.
         open_requests = {item.key: item for item in turn.inputs.state.requests}
