@@ -17,9 +17,11 @@ from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.plugin_registry import unregister
+from lemming.kernel.tick.validation.checks import CheckSubject
 from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
-from lemming.queries.org_validation import validate_agents
+from lemming.queries.org_validation import find_capability_problems, validate_agents
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 HEAD = """
@@ -349,3 +351,19 @@ def test_a_question_that_reaches_nobody_says_whom_it_names_and_why_it_asks(
     take(ONLY[handles] + body, handles)
     told = str((journal_lines(base, 1), read_state(base, "ada").results))
     assert f"REFUSED: it needs approval (evil), because it is loud, and {NOBODY[persons]}" in told
+
+
+NAMED = """
+def find(subject):
+    names = [name for name in ("ann", "ada", "nobody") if subject.names.is_person(name)]
+    yield Problem(f"persons: {names}")
+
+provides = {"checks": {"organisation": find}}
+"""
+
+
+def test_a_name_without_an_agent_is_no_person_to_a_check(base: Path, take: Take) -> None:
+    take("return None", members=NAMED)
+    config = load_config(base)
+    (problem,) = find_capability_problems("evil", CheckSubject(org=Organisation.from_path(base), config=config))
+    assert problem.message == "persons: ['ann']"

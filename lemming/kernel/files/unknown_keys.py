@@ -109,8 +109,8 @@ def _unknown_keys(
         elif key not in declared_keys:
             elsewhere, names = " or ".join(get_locations().get(key, [])), [*declared_keys, *extensions]
             hint = f"move it to {elsewhere}" if elsewhere and not correct_typo(key, names) else ""
-            known = f"known keys: {', '.join(names)}" if names else "remove it: there are no keys here"
-            hint = hint or did_you_mean(key, names) or known
+            keys = f"known keys: {', '.join(names)}" if names else "remove it: there are no keys here"
+            hint = hint or did_you_mean(key, names) or keys
             yield Problem(f'unknown key "{key}"', pointer=key_pointer, hint=hint, severity="warning", code=UNKNOWN_KEY)
         else:
             yield from _find_unknown_keys(value, declared_keys[key], field_types(kind)[key], key_pointer, get_locations)

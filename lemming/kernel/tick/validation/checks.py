@@ -183,12 +183,12 @@ class Inventory:
         return {name: tools[name] for tools in toolsets for name in tools if not name.startswith(PREFIXES)}
 
     def is_person(self, name: str) -> bool:
-        """Return True if a person represents the agent, or the resume is unreadable."""
-        return self._has_provider_kind(name, is_person)
+        """Return True if a person represents the agent, or the resume is unreadable. False for a name without an agent."""
+        return name in self.agent_names and self._has_provider_kind(name, is_person)
 
     def is_channel(self, name: str) -> bool:
-        """Return True if a channel represents the agent, or the resume is unreadable."""
-        return self._has_provider_kind(name, is_channel)
+        """Return True if a channel represents the agent, or the resume is unreadable. False for a name without an agent."""
+        return name in self.agent_names and self._has_provider_kind(name, is_channel)
 
     def agent_provider(self, name: str) -> str:
         """Return the provider of an agent's model, or an empty text."""
