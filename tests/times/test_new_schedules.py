@@ -118,3 +118,22 @@ def test_wherever_the_engine_dies_a_new_schedule_is_not_due(base: Path) -> None:
     assert office.tick() == []
     assert not (base / "agents/bob/outbox").exists()
     assert office.tick(hours=24) == ["ada", "bob"]
+
+
+def test_a_schedule_that_was_new_while_the_clock_was_years_ahead_is_not_waited_for(base: Path) -> None:
+    office = Office(base)
+    office.tick(days=3650)
+    office.hire("bob", cron="30 8 * * *")
+    office.tick(hours=1)
+    assert office.tick(days=-3650) == []
+    assert office.tick(hours=24) == ["ada", "bob"]
+
+
+def test_a_schedule_that_was_new_while_the_clock_was_hours_ahead_is_due_once_it_has_passed(base: Path) -> None:
+    office = Office(base)
+    office.tick(hours=10)
+    office.hire("bob", cron="30 * * * *")
+    office.tick(minutes=5)
+    assert office.tick(hours=-5) == []
+    assert office.tick(hours=1) == []
+    assert office.tick(hours=5) == ["bob"]

@@ -20,7 +20,7 @@ from lemming.kernel.base.clock import is_timestamp
 from lemming.kernel.base.errors import ConfigError, LemmingError
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.journal.journal_file import load_plan
-from lemming.kernel.journal.tick_plan import TickPlan
+from lemming.kernel.journal.tick_plan import TickPlan, later_reading
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
@@ -161,7 +161,11 @@ def find_first_reading(org: Organisation, name: str, schedule: str, since: str, 
     if known_schedules is None or not since:
         return since
     known_schedule, first = known_schedules.get(name, ("", ""))
-    return max(since, first) if known_schedule == schedule else at
+    if known_schedule != schedule:
+        return at
+    # first seen by a clock that was more than a day ahead: that time would be waited for
+    is_believed = first <= at or later_reading(at, first) == first
+    return max(since, first) if is_believed else since
 
 
 def load_known_schedules(org: Organisation) -> KnownSchedules | None:
