@@ -32,13 +32,15 @@ def org(base: Path) -> Path:
 
 
 FORGED = {"id": "abc", "tick": 0, "agent": "ada", "kind": "message", "payload": {}, "tags": [], "created_at": ""}
-IDENTITY = "(use the folder and the file's name)"
+NAMES = "use the folder and the file's name"
+COPIED = f"({NAMES}; if the whole folder was copied, remove its outbox and turns.jsonl)"
+IDENTITY = f"({NAMES})"
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"agent": "human"}, f" /agent: entry ignored: agent must be 'ada' as in the path, got 'human' {IDENTITY}"),
+        ({"agent": "human"}, f" /agent: entry ignored: agent must be 'ada' as in the path, got 'human' {COPIED}"),
         ({"tick": 7}, f" /tick: entry ignored: tick must be 0 as in the path, got '7' {IDENTITY}"),
         ({"id": "def"}, f" /id: entry ignored: id must be 'abc' as in the path, got 'def' {IDENTITY}"),
         ({"tick": "0"}, ':3:3 /tick: expected a whole number, got "0" (write 0)'),
