@@ -27,7 +27,7 @@ from lemming.kernel.turn.turn_hooks import Capability
 from lemming.kernel.turn.turn_state import TurnState
 from lemming.testing import FrozenClock, make_org, resume, say
 
-MOST_HOOKS = 12
+MOST_HOOKS = 7
 MOST_COLUMNS = 8
 CAPABILITIES = [name for name in TREES if name.startswith("capabilities/")]
 STATE = "lemming.kernel.turn.turn_state"

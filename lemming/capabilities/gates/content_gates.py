@@ -6,9 +6,8 @@ the turn's recorded answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.gates.gate_evaluation import (
@@ -48,7 +47,6 @@ from lemming.kernel.base.errors import StoppedByGate
 from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.messages import OutboxEntry, parse_targets
 from lemming.kernel.obligations.request_payloads import parse_references
-from lemming.kernel.turn.preparation_chain import find_trust_labeler
 from lemming.kernel.turn.prompt_input import withhold_payload, withhold_value
 from lemming.kernel.turn.turn_values import CheckFinding
 from lemming.libraries.outbox_files import read_outbox_entries
@@ -70,7 +68,6 @@ class InputGates:
         self._judged_rules = [rule for rule in self._all_rules if rule.gate.by]
         self._tick_context = tick_context
         self._agent, self._tick = turn.agent, turn.tick
-        self._trust_labeler = find_trust_labeler(tick_context, turn.agent) if self._rules else None
         self._channels: Collection[str] = ()
         if self._rules and tick_context.config.has_channels:
             self._channels = tick_context.config.find_channels(tick_context.mail.resumes)
@@ -78,7 +75,6 @@ class InputGates:
         self._earlier: set[str] = set()
         self._admitted: set[str] = set()
         self._entries: dict[str, OutboxEntry] = {}
-        self._memories = turn.memories
         self.verdicts: list[dict[str, Any]] = []
 
     @property
@@ -97,16 +93,16 @@ class InputGates:
             case ReceiveEntry(is_approved=False):
                 return self._receive(effect)
             case ShowEntry() if effect.part != "sub-request":
-                return _pass(effect, "entry", self._filter_entry(effect.entry, is_approved=effect.is_approved))
+                return _pass(effect, "entry", self._filter_entry(effect))
             case ShowMemory(memory_key=key, value=value):
-                fields = {"key": key, **self._trust_fact(self._memory_labels.get(key))}
+                fields = {"key": key, **_trust_fact(effect.labels.memory_trust(key))}
                 return _pass(effect, "value", self._filter_value("memory", fields, value, f"memory {key}"))
             case ShowFile(label=label, text=text):
                 return _pass(effect, "text", self._filter_value("file", {"label": label}, text, f"file {label}"))
             case BuildPrompt():
                 return self._add_judge_files(effect)
             case ShowEarlierResult(result=result):
-                fields = {"tool": result["tool"], **self._trust_fact(result.get("trust"))}
+                fields = {"tool": result["tool"], **_trust_fact(effect.labels.result_trust(result))}
                 output = self._filter_value("result", fields, result["output"], f"result of {result['tool']}")
                 return _pass(effect, "result", {**result, "output": output})
         return None
@@ -122,7 +118,7 @@ class InputGates:
         """Ask a person about an entry if a gate says so."""
         entry = effect.entry
         result = evaluate_gates(
-            self._rules, entry.payload, self._entry_facts(entry), about=entry.identity, check=self._run_check
+            self._rules, entry.payload, self._entry_facts(effect), about=entry.identity, check=self._run_check
         )
         if result.then == "ask":
             question = build_question(effect, self._rules, result.approval_verdicts)
@@ -131,15 +127,16 @@ class InputGates:
             self._admitted.add(entry.identity)
         return (yield effect)
 
-    def _filter_entry(self, entry: OutboxEntry, *, is_approved: bool) -> OutboxEntry:
+    def _filter_entry(self, effect: ShowEntry) -> OutboxEntry:
         """Return an entry of another agent as filtered by the gates. Each entry is evaluated once."""
+        entry = effect.entry
         if entry.agent == self._agent.name:
             return entry
         # An entry may appear in several parts of one prompt: it is evaluated, and reported, once.
         if entry.identity not in self._entries:
-            is_admitted = is_approved or entry.identity in self._admitted
+            is_admitted = effect.is_approved or entry.identity in self._admitted
             rules = [rule for rule in self._rules if not (is_admitted and rule.gate.then == "ask")]
-            result = self._evaluate(entry.payload, self._entry_facts(entry), f"entry {entry.identity}", rules)
+            result = self._evaluate(entry.payload, self._entry_facts(effect), f"entry {entry.identity}", rules)
             if not result.is_allowed:
                 entry = withhold_payload(entry, result.explain_to_model())
             elif result.content != entry.payload:
@@ -147,24 +144,16 @@ class InputGates:
             self._entries[entry.identity] = entry
         return self._entries[entry.identity]
 
-    def _entry_facts(self, entry: OutboxEntry) -> Callable[[Any], dict[str, Any]]:
+    def _entry_facts(self, effect: ReceiveEntry | ShowEntry) -> Callable[[Any], dict[str, Any]]:
+        entry = effect.entry
+
         def build_facts(payload: Any) -> dict[str, Any]:
             fields: dict[str, Any] = {"from": entry.agent, "kind": entry.kind, "tags": entry.tags}
             fields |= {"id": entry.id, "channel": entry.agent in self._channels}
-            trust = self._trust_fact(self._trust_labeler.entry_label(entry)) if self._trust_labeler else {}
-            fields = {**self._base_facts("entry"), **fields, **trust}
+            fields = {**self._base_facts("entry"), **fields, **_trust_fact(effect.labels.entry_trust(entry))}
             return {**fields, "text": payload.get("text"), "payload": payload}
 
         return build_facts
-
-    @cached_property
-    def _memory_labels(self) -> Mapping[str, str]:
-        labeler = self._trust_labeler
-        return labeler.memory_labels(self._agent.name, self._memories) if labeler else {}
-
-    def _trust_fact(self, label: str | None) -> dict[str, str]:
-        labeler = self._trust_labeler
-        return {"trust": labeler.normalize(label or labeler.default)} if labeler else {}
 
     def _filter_value(self, kind: str, extra_fields: dict[str, Any], value: Any, about: str) -> Any:
         def build_facts(value: Any) -> dict[str, Any]:
@@ -203,6 +192,10 @@ class InputGates:
         # Turns started up to 0.2.0 keep their notes unchanged.
         notes = any(rule["gate"].get("at") == "out" and rule["gate"].get("redact") for rule in snapshot["rules"])
         return {key: value for key, value in {**snapshot, "verdicts": self.verdicts, "notes": notes}.items() if value}
+
+
+def _trust_fact(label: str) -> dict[str, str]:
+    return {"trust": label} if label else {}
 
 
 def _pass(effect: Any, name: str, value: Any) -> Interception:

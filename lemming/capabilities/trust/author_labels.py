@@ -89,8 +89,6 @@ OUTSIDE, OWNER = "outside", "owner"
 class OrgTrustLabeler:
     """Trust labeler for an organisation with trust tracking, based on the resumes of one tick's view."""
 
-    default = AGENT
-
     def __init__(self, org: Organisation, config: Config, resumes: Mapping[str, Agent], tick: int) -> None:
         settings = get_trust_settings(config.org)
         assert settings, "who tracks no trust is not asked"
@@ -98,14 +96,6 @@ class OrgTrustLabeler:
         self.order = TrustOrder(tuple(settings.order))
         self._config, self._resumes = config, resumes
         self._author_labels: dict[str, str] = {}
-
-    def normalize(self, label: str) -> str:
-        """Return a label unchanged if the order contains the label, else the least trusted label."""
-        return self.order.normalize(label)
-
-    def lowest(self, labels: Iterable[str]) -> str:
-        """Return the least trusted of several labels."""
-        return self.order.lowest(labels)
 
     def entry_label(self, entry: OutboxEntry) -> str:
         """Return the trust label of an entry: the label in the entry's tag, at most the author's label."""

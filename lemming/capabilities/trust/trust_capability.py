@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from lemming.capabilities.trust.author_labels import EndorsementLog, make_labeler
+from lemming.capabilities.trust.author_labels import EndorsementLog
 from lemming.capabilities.trust.taint_tracker import CallTaintTracker
 from lemming.capabilities.trust.trust_prompt_labels import PromptTaintTracker
 from lemming.capabilities.trust.trust_settings import (
@@ -38,7 +38,6 @@ from lemming.ext import (
     ShowResult,
     StartTool,
     TakeResult,
-    TickContext,
     ToolReference,
     TurnView,
 )
@@ -48,7 +47,6 @@ from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.plugins.capability_table import SPEAKING_PROVIDERS, provided
-from lemming.kernel.turn.prompt_input import TrustLabeler
 from lemming.libraries.conditions.predicates import iter_fields
 
 
@@ -71,10 +69,6 @@ class TrustCapability(Capability):
             tracker = turn.get_cache(PromptTaintTracker)
             return Interceptor(self.name, tracker.handles, self.facts, tracker.intercept)
         return Interceptor(self.name, self.handles, self.facts, turn.get_cache(TurnLabels).intercept)
-
-    def trust_labeler(self, tick_context: TickContext) -> TrustLabeler | None:
-        """Return the trust labeler of a tick, or None without trust tracking."""
-        return tick_context.get_cache(make_labeler) if get_trust_settings(tick_context.config.org) else None
 
     def intercept(self, effect: LiveEffect, turn: TurnView) -> Interception:
         """Tell gates how far a turn and the arguments of its calls are trusted, and label results and files."""

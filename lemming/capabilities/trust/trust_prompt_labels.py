@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -86,6 +86,22 @@ class PromptTaintTracker(PromptLabels):
     def memory_prefix(self, key: str) -> str:
         """Return the prefix of a memory in a prompt for small models."""
         return f"[trust: {self.memory_labels.get(key, self.own_label)}] "
+
+    def entry_trust(self, entry: OutboxEntry) -> str:
+        """Return the trust label of an entry, whatever the turn is shown of it."""
+        return self.order.normalize(self._authors.entry_label(entry))
+
+    def memory_trust(self, key: str) -> str:
+        """Return the trust label of a memory."""
+        return self.order.normalize(self.memory_labels.get(key, AGENT))
+
+    def result_trust(self, result: Mapping[str, Any]) -> str:
+        """Return the trust label of a result."""
+        return self.order.normalize(result.get("trust") or AGENT)
+
+    def lowest_trust(self, labels: Iterable[str]) -> str:
+        """Return the least trusted of several labels."""
+        return self.order.lowest(labels)
 
     def template_values(self) -> Json:
         """Return the trust labels of labelled memories as template values."""

@@ -19,9 +19,8 @@ from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.forms.form_user_message import describe_entry
 from lemming.kernel.turn.preparation import TurnContext
-from lemming.kernel.turn.preparation_chain import PreparationChain, find_trust_labeler, prepare_context
-from lemming.kernel.turn.preparation_effects import LabelPrompt, ReceiveEntry, ShowEntry
-from lemming.kernel.turn.prompt_input import PromptLabels
+from lemming.kernel.turn.preparation_chain import PreparationChain, prepare_context
+from lemming.kernel.turn.preparation_effects import ReceiveEntry, ShowEntry
 from lemming.kernel.turn.turn_values import TurnInputs
 
 URGENT = "urgent"
@@ -65,9 +64,8 @@ class UrgentEntries:
         lines, room = dict[str, str](), self._snapshot.config.org.inbox_limit
         for entry in self._iter_new_entries():
             if entry.identity not in shown and len(lines) < room and self._is_allowed(entry, trust_label):
-                lines[entry.identity] = (
-                    describe_entry(entry, self._labels) if self._inputs.form else self._labels.line(entry)
-                )
+                labels = self._chain.labels
+                lines[entry.identity] = describe_entry(entry, labels) if self._inputs.form else labels.line(entry)
         if len(lines) == room:
             self._listed.clear()  # the next look finds the others
         return lines
@@ -96,22 +94,18 @@ class UrgentEntries:
 
     def _is_allowed(self, entry: OutboxEntry, trust_label: str) -> bool:
         """Return True if a turn that begins now would show the entry unchanged, with no less trust."""
-        labeler = find_trust_labeler(self._snapshot, self._inputs.agent)
-        if labeler:
-            label = labeler.entry_label(entry)
-            # The label of a turn is recorded as it begins: an entry that would lower it waits. So do traced values.
-            if not trust_label or entry.tags or labeler.lowest((label, trust_label)) != trust_label:
-                return False
+        labels = self._chain.labels
+        # The label of a turn is recorded as it begins: an entry that would lower it waits. So do traced values.
+        if (label := labels.entry_trust(entry)) and (
+            not trust_label or entry.tags or labels.lowest_trust((label, trust_label)) != trust_label
+        ):
+            return False
         try:
-            received = self._chain.decide(ReceiveEntry(entry=entry))
-            shown = self._chain.decide(ShowEntry(entry=entry, part="unread"))
+            received = self._chain.decide(ReceiveEntry(entry=entry, labels=labels))
+            shown = self._chain.decide(ShowEntry(entry=entry, part="unread", labels=labels))
         except StoppedByGate:
             return False
         return isinstance(received, ReceiveEntry) and isinstance(shown, ShowEntry) and shown.entry == entry
-
-    @cached_property
-    def _labels(self) -> PromptLabels:
-        return self._chain.complete(LabelPrompt()).labels
 
     @cached_property
     def _chain(self) -> PreparationChain:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TypeVar
 
 from lemming.kernel.agents import Agent, Survey
@@ -39,13 +40,12 @@ from lemming.kernel.plugins.capability_table import (
     find_asked_capabilities,
     find_key_owners,
 )
-from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.effect_chain import EffectChain, ignore
 from lemming.kernel.turn.hook_errors import capability_error, check_json
 from lemming.kernel.turn.loop_breaker import select_request_counts
 from lemming.kernel.turn.preparation import Block, Continue, Preparation, TurnContext, Wake, Watch
-from lemming.kernel.turn.preparation_effects import ReceiveEntry
-from lemming.kernel.turn.prompt_input import TrustLabeler
+from lemming.kernel.turn.preparation_effects import LabelPrompt, ReceiveEntry
+from lemming.kernel.turn.prompt_input import PromptLabels
 from lemming.kernel.turn.turn_effects import Deferred, Effect, Rejected, Suspended
 from lemming.kernel.turn.turn_hooks import Capability, make_interceptor
 from lemming.kernel.turn.turn_values import TurnInputs
@@ -116,7 +116,8 @@ class PreparationChain(EffectChain):
     def _receive(self, entry: OutboxEntry) -> Reception:
         """Return the decision about a new entry, made once. The agent's own entries are admitted."""
         if (reception := self._received.get(entry.identity)) is None:
-            decision = None if entry.agent == self._agent_name else self.decide(ReceiveEntry(entry=entry))
+            effect = ReceiveEntry(entry=entry, labels=self.labels)
+            decision = None if entry.agent == self._agent_name else self.decide(effect)
             reception = "deferred" if isinstance(decision, Deferred) else "admitted"
             reception = self._received[entry.identity] = "rejected" if isinstance(decision, Rejected) else reception
         return reception
@@ -133,6 +134,11 @@ class PreparationChain(EffectChain):
         return any(wake.check() for wake in self._wakes)
 
     # --- the content of the turn ----------------------------------------------------------------------
+
+    @cached_property
+    def labels(self) -> PromptLabels:
+        """The labels of the prompt's parts."""
+        return self.complete(LabelPrompt()).labels
 
     def decide(self, effect: T) -> T | Rejected | Deferred:
         """Return the effect as passed on by the capabilities, or the decision against the effect.
@@ -289,11 +295,3 @@ def starting_capabilities(
         turn = f"the turn of {inputs.agent.name} in tick {inputs.tick}"
         message = f"{turn} was begun with {' and '.join(sorted(inputs.given))}: {error.message}"
         raise ConfigError(message, where=error.where, hint=error.hint) from error
-
-
-def find_trust_labeler(tick_context: TickContext, agent: Agent) -> TrustLabeler | None:
-    """Return the trust labeler of an agent's turns, or None without trust tracking."""
-    config = tick_context.config
-    capabilities = load_capabilities(find_used_capabilities(agent, config), config.org.plugins)
-    labelers = (item.trust_labeler(tick_context) for item in capabilities)
-    return next((labeler for labeler in labelers if labeler is not None), None)

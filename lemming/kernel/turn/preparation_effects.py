@@ -30,11 +30,12 @@ class ReceiveEntry(PreparationEffect):
     """A new entry of another agent, before the entries of a turn are chosen.
 
     Deferred: the entry stays unread. Rejected: the entry is passed over and never new; among the earlier entries of a prompt
-    the entry is a `ShowEntry`. `is_approved`: a person has approved the entry.
+    the entry is a `ShowEntry`. `is_approved`: a person has approved the entry. `labels`: of the prompt.
     """
 
     entry: OutboxEntry
     is_approved: bool = False
+    labels: PromptLabels = PLAIN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ class ShowEntry(PreparationEffect):
     part: EntryPart
     outcome: RequestOutcome | None = None
     is_approved: bool = False
+    labels: PromptLabels = PLAIN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,7 @@ class ShowMemory(PreparationEffect):
 
     memory_key: str
     value: Any
+    labels: PromptLabels = PLAIN
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
 from lemming.kernel.agents import Agent
 from lemming.kernel.inboxes.inbox import Inbox
 from lemming.kernel.inboxes.turn_agenda import RequestOutcome, Task
 from lemming.kernel.journal.open_requests import Dialogue
-from lemming.kernel.memory import Memories
 from lemming.kernel.messages import OutboxEntry
 
 Json = dict[str, Any]
@@ -46,6 +45,22 @@ class PromptLabels:
     def result_prefix(self, result: Mapping[str, Any]) -> str:
         """Return the text before a result in a prompt for small models or in a backend's own format."""
         return f"[trust: {result['trust']}] " if "trust" in result else ""
+
+    def entry_trust(self, entry: OutboxEntry) -> str:
+        """Return the trust label of an entry, or an empty string without trust tracking."""
+        return ""
+
+    def memory_trust(self, key: str) -> str:
+        """Return the trust label of a memory, or an empty string without trust tracking."""
+        return ""
+
+    def result_trust(self, result: Mapping[str, Any]) -> str:
+        """Return the trust label of a result, or an empty string without trust tracking."""
+        return ""
+
+    def lowest_trust(self, labels: Iterable[str]) -> str:
+        """Return the least trusted of several labels."""
+        return ""
 
     def template_values(self) -> Json:
         """Return label values for programs, in addition to the values of their turn."""
@@ -91,24 +106,6 @@ class PromptInput:
     source_paths: Sequence[str] = ()
     job_memories: Sequence[tuple[str, str]] = ()
     dialogue: Dialogue | None = None
-
-
-class TrustLabeler(Protocol):
-    """Source of trust labels for prompt content; `default` is the label of unlabelled data."""
-
-    default: str
-
-    def normalize(self, label: str) -> str:
-        """Return the label if it exists, else the least trusted label."""
-
-    def lowest(self, labels: Iterable[str]) -> str:
-        """Return the least trusted of several labels."""
-
-    def entry_label(self, entry: OutboxEntry) -> str:
-        """Return the trust label of an entry."""
-
-    def memory_labels(self, agent_name: str, memories: Memories) -> Mapping[str, str]:
-        """Return the trust labels of an agent's labelled memories, by key."""
 
 
 WITHHELD = "withheld"

@@ -18,13 +18,11 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.plugins.capability_table import LISTED
-from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.descriptions import DescribeQuery
 from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.effect_guard import is_plugin
 from lemming.kernel.turn.hook_errors import PAGE, capability_error, find_place
 from lemming.kernel.turn.preparation import Due, NoSettings, Preparation, RunTurn
-from lemming.kernel.turn.prompt_input import TrustLabeler
 from lemming.kernel.turn.turn_effects import Effect, Event, Interception, has_turn_effects
 from lemming.kernel.turn.turn_view import TurnView
 
@@ -157,10 +155,6 @@ class Capability:
     def interceptor(self, turn: Preparation | TurnView) -> Interceptor:
         """Return the part of the effect chain of a turn, in preparation or begun. Overridden where it depends on the turn."""
         return Interceptor(self.name, self.handles, self.facts, partial(self.intercept, turn=turn), self.may_ask)
-
-    def trust_labeler(self, tick_context: TickContext) -> TrustLabeler | None:
-        """Return the source of trust labels, or None. Only one capability has labels."""
-        return None
 
     def describe(self, query: DescribeQuery) -> Iterator[Any]:
         """Yield descriptions of the kind that an `OrgQuery` or a `StateQuery` asks for, one of `describes`. Read-only."""

@@ -43,7 +43,6 @@ from lemming.kernel.turn.preparation_chain import PreparationChain, require_requ
 from lemming.kernel.turn.preparation_effects import (
     BuildPrompt,
     EntryPart,
-    LabelPrompt,
     SelectContext,
     ShowEarlierResult,
     ShowEntry,
@@ -122,7 +121,7 @@ def gather_inputs(
             memories=memories,
             context=context,
             results=results,
-            labels=chain.complete(LabelPrompt()).labels,
+            labels=chain.labels,
         )
         selected = select_context(chain, selected)
         task, requests, inbox, context = selected.task, selected.requests, selected.inbox, selected.context
@@ -315,7 +314,10 @@ def select_context(chain: PreparationChain, selected: SelectContext) -> SelectCo
     if ShowEntry in chain.handled:
         selected = _show_entries(chain, selected)
     if ShowMemory in chain.handled:
-        decided = {key: chain.decide(ShowMemory(memory_key=key, value=memories.values[key])) for key in memories.values}
+        shown_effects = (
+            ShowMemory(memory_key=key, value=value, labels=selected.labels) for key, value in memories.values.items()
+        )
+        decided = {effect.memory_key: chain.decide(effect) for effect in shown_effects}
         values = {key: shown.value for key, shown in decided.items() if isinstance(shown, ShowMemory)}
         selected = replace(selected, memories=memories._replace(values=values))
     if ShowFile in chain.handled:
@@ -330,7 +332,7 @@ def select_context(chain: PreparationChain, selected: SelectContext) -> SelectCo
 
 def _show_entries(chain: PreparationChain, candidates: SelectContext) -> SelectContext:
     def show(entry: OutboxEntry, part: EntryPart, outcome: RequestOutcome | None = None) -> OutboxEntry | None:
-        decision = chain.decide(ShowEntry(entry=entry, part=part, outcome=outcome))
+        decision = chain.decide(ShowEntry(entry=entry, part=part, outcome=outcome, labels=candidates.labels))
         if isinstance(decision, ShowEntry):
             return decision.entry
         return withhold_payload(entry, decision.reason) if part in ("request", "answer", "sub-request") else None
