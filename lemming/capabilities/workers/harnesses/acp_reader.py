@@ -15,7 +15,6 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     ErrorKind,
     Harness,
     HarnessEnd,
-    PermissionQuestion,
     Permit,
     Progress,
 )
@@ -155,13 +154,8 @@ class AcpReader(OutputReader):
         yield replace(progress, text=f"{tool}: {title}") if progress.text == tool and title else progress
 
     def _answer(self, number: Any, call: JsonFields, options: list[JsonFields]) -> None:
-        """Answer a permission question. Blocks as long as `permit` does."""
-        tool, arguments = self._learn_call(call)
-        question = PermissionQuestion(tool=tool, input=arguments)
-        decision = self._permit(question) if self._permit else "allow"
+        decision = self._decide(*self._learn_call(call))
         self._is_refused = self._is_refused or decision != "allow"
-        if decision == "later":
-            self.questions.append(question)
         # "always" would answer questions that nobody has seen: where there is no option for once, the call is cancelled.
         kind = "allow_once" if decision == "allow" else "reject_once"
         choice = next((option.get_text("optionId") for option in options if option.get_text("kind") == kind), "")

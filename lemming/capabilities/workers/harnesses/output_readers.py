@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lemming.capabilities.workers.harnesses.harness_types import (
@@ -165,6 +165,14 @@ class OutputReader:
         is_new = total.input < self._earlier.input or total.output < self._earlier.output
         return total - self._earlier if self._harness.counts_session and not is_new else total
 
+    def _decide(self, tool: str, arguments: Mapping[str, Any]) -> Decision:
+        """Return the answer to a permission question. Blocks as long as `permit` does."""
+        question = PermissionQuestion(tool=tool, input=arguments)
+        decision = self._permit(question) if self._permit else "allow"
+        if decision == "later":
+            self.questions.append(question)
+        return decision
+
     def _start_session(self, session: str) -> Iterator[Progress]:
         if session and session != self.session:
             self.session = session
@@ -223,18 +231,15 @@ class ClaudeReader(OutputReader):
     def _read_event(self, event: JsonFields) -> Iterator[Progress]:
         yield from super()._read_event(event)
         if event.get_text("type") == "control_request" and self._permit:
-            self._answer(self._permit, event.get_object("request"), event.get_text("request_id"))
+            self._answer(event.get_object("request"), event.get_text("request_id"))
 
-    def _answer(self, permit: Permit, request: JsonFields, number: str) -> None:
-        """Answer a request. Blocks as long as `permit` does."""
+    def _answer(self, request: JsonFields, number: str) -> None:
         response: dict[str, Any] = {"subtype": "success", "request_id": number}
         if request.get_text("subtype") == "can_use_tool":
-            question = PermissionQuestion(tool=request.get_text("tool_name"), input=request.get_object("input").values)
-            decision = permit(question)
-            if decision == "later":
-                self.questions.append(question)
+            arguments = request.get_object("input").values
+            decision = self._decide(request.get_text("tool_name"), arguments)
             answer = _ANSWERS[decision]
-            response["response"] = {**answer, "updatedInput": question.input} if decision == "allow" else answer
+            response["response"] = {**answer, "updatedInput": arguments} if decision == "allow" else answer
         else:
             error = f"request must be can_use_tool, got {request.get_text('subtype')!r}"
             response |= {"subtype": "error", "error": error}
