@@ -104,7 +104,7 @@ def test_a_stopped_worker_answers_its_request_as_failed(tmp_path: Path, capsys: 
     engine = threading.Thread(target=run_once, args=(base,))
     engine.start()
     lemming = typed_at(base, capsys)
-    while not list_running(org) or not (list_running(org)[0].attempt.folder / "started").exists():
+    while not list_running(org) or not (list_running(org)[0].folder / "started").exists():
         assert engine.is_alive(), "the worker has started before the engine ends"
     [worker] = list_workers(org)
     assert (worker.state, worker.pid, worker.files) == ("running", os.getpid(), ["src/a.txt"])

@@ -45,10 +45,14 @@ def collector_folder(base: Path, git_dir: str) -> Path:
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt: its key, and the folder with `clone/`, `home/`, `progress.jsonl`, `usage.jsonl` and `session.json`."""
+    """An attempt: its key, and the folder with `clone/`, `home/`, `progress.jsonl`, `usage.jsonl` and `session.json`.
+
+    `facts`: those of `.lemming/workers/KEY.json`, for a worker that runs, or ran when the engine was killed.
+    """
 
     key: str
     folder: Path
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def clone(self) -> Path:
@@ -98,14 +102,6 @@ def _remove_tree(folder: Path) -> None:
             fs.remove_tree(folder.parent, folder.name)
 
 
-@dataclass(frozen=True)
-class RunningWorker:
-    """A worker that runs, or ran when the engine was killed: facts of `.lemming/workers/KEY.json`, and its attempt."""
-
-    facts: Mapping[str, Any]
-    attempt: Attempt
-
-
 def note_running(org: Organisation, attempt: Attempt, facts: Mapping[str, Any]) -> None:
     """Write `.lemming/workers/KEY.json`, which names the folder of a running worker."""
     fs.write_atomic(org.base, f"{RUNNING}/{attempt.key}.json", dump_compact({**facts, "folder": f"{attempt.folder}"}))
@@ -116,14 +112,14 @@ def note_ended(org: Organisation, attempt: Attempt) -> None:
     fs.remove(org.base, f"{RUNNING}/{attempt.key}.json")
 
 
-def list_running(org: Organisation) -> list[RunningWorker]:
+def list_running(org: Organisation) -> list[Attempt]:
     """Return the workers that run, by key. One whose engine was killed is listed until its tick is finished."""
     folder = org.base / RUNNING
     running = []
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         with suppress(OSError, JsonProblem):
             facts = parse(path.read_bytes())
-            running.append(RunningWorker(facts, Attempt(path.stem, Path(facts["folder"]))))
+            running.append(Attempt(path.stem, Path(facts["folder"]), facts))
     return running
 
 

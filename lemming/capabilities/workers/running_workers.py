@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.workers.attempts import STOP_FILE, Attempt, RunningWorker, list_running
+from lemming.capabilities.workers.attempts import STOP_FILE, Attempt, list_running
 from lemming.ext import LemmingError
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.integers import bounded_int
@@ -72,13 +72,13 @@ def list_workers(org: Organisation) -> list[WorkerStatus]:
       lemming workers --json | jq -r '.files[]'
     """
     engine = find_running_engine(org)
-    return [_load_status(worker, engine) for worker in list_running(org)]
+    return [_load_status(attempt, engine) for attempt in list_running(org)]
 
 
 def list_watched_files(org: Organisation) -> Iterator[str]:
     """Yield the files that change while a worker makes progress."""
-    for worker in list_running(org):
-        yield from (f"{worker.attempt.folder}/{name}" for name in ("progress.jsonl", "usage.jsonl", STOP_FILE))
+    for attempt in list_running(org):
+        yield from (f"{attempt.folder}/{name}" for name in ("progress.jsonl", "usage.jsonl", STOP_FILE))
 
 
 def stop_worker(org: Organisation, agent: str, *, by: str) -> None:
@@ -86,20 +86,19 @@ def stop_worker(org: Organisation, agent: str, *, by: str) -> None:
 
     Raises `UsageError` if the agent has no running worker, or the worker runs on another machine.
     """
-    workers = [worker for worker in list_running(org) if worker.facts.get("agent") == agent]
-    if not workers:
+    attempts = [attempt for attempt in list_running(org) if attempt.facts.get("agent") == agent]
+    if not attempts:
         raise UsageError(f'no worker of "{agent}" is running', hint="list the running ones with `lemming workers`")
     if load_config(org).org.executor in provided("executors"):
         hint = "stop the engine: the worker ends with its connection"
         raise UsageError(f"the worker of {agent} must run on this machine, got another one", hint=hint)
-    for worker in workers:
-        fs.make_root(worker.attempt.folder)
-        worker.attempt.write_json(STOP_FILE, {"by": by})
+    for attempt in attempts:
+        fs.make_root(attempt.folder)
+        attempt.write_json(STOP_FILE, {"by": by})
 
 
-def _load_status(worker: RunningWorker, engine: dict[str, Any] | None) -> WorkerStatus:
-    facts, attempt = worker.facts, worker.attempt
-    owner, costs = attempt.read_json("owner.json"), [*attempt.iter_lines("usage.jsonl")]
+def _load_status(attempt: Attempt, engine: dict[str, Any] | None) -> WorkerStatus:
+    facts, owner, costs = attempt.facts, attempt.read_json("owner.json"), [*attempt.iter_lines("usage.jsonl")]
     priced = [line["cost_usd"] for line in costs if isinstance(line.get("cost_usd"), int | float)]
     steps = [*_read_steps(attempt)]
     # Without an owner, the harness runs on another machine, or has not started yet.
