@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 from lemming.capabilities.workers.merge_tool import MERGE, load_patch, patch_file
 from lemming.capabilities.workers.repositories.git_command import RepositoryError, require_git
@@ -21,8 +20,9 @@ from lemming.capabilities.workers.repositories.user_repository import (
     to_ref,
 )
 from lemming.capabilities.workers.workspace_settings import get_workspace, locate_repository
-from lemming.ext import LemmingError
+from lemming.ext import LemmingError, Problem
 from lemming.journal_tools.recorded_tick import load_tick_record
+from lemming.journal_tools.verify.journal_facts import make_mismatch
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import timestamp
@@ -74,17 +74,7 @@ def _read_merges(org: Organisation, tick: int) -> Iterator[RecordedMerge]:
                 )  # fmt: skip
 
 
-class MergeProblem(NamedTuple):
-    """A difference between the records of merges and the files. `kind`: "missing" or "damage"."""
-
-    tick: int
-    place: str
-    kind: str
-    message: str
-    is_error: bool = True
-
-
-def find_merge_problems(org: Organisation, ticks: Iterable[int]) -> Iterator[MergeProblem]:
+def find_merge_problems(org: Organisation, ticks: Iterable[int]) -> Iterator[Problem]:
     """Yield the recorded merges that their repositories do not have, and the recorded patches that are damaged.
 
     Commits are named by their content, so that a commit that is there has the files that were recorded. A branch that the
@@ -95,7 +85,7 @@ def find_merge_problems(org: Organisation, ticks: Iterable[int]) -> Iterator[Mer
         try:
             load_patch(org, name.removesuffix(".patch"))
         except LemmingError as error:
-            yield MergeProblem(max(tick_list, default=0), f"{paths.PATCHES}/{name}", "damage", error.message)
+            yield make_mismatch(max(tick_list, default=0), f"{paths.PATCHES}/{name}", "damage", error.message)
     repositories: dict[str, UserRepository | None] = {}
     for merge in iter_merges(org, tick_list) if folder.is_dir() or _list_workspaces(org) else ():
         try:
@@ -104,24 +94,26 @@ def find_merge_problems(org: Organisation, ticks: Iterable[int]) -> Iterator[Mer
             yield from _check_merge(org, merge, repositories[merge.git_dir])
         except LemmingError as error:
             place = f"{merge.branch} of {merge.git_dir}"
-            yield MergeProblem(merge.tick, place, "damage", f"commit {merge.commit[:12]}: {error.message}")
+            yield make_mismatch(merge.tick, place, "damage", f"commit {merge.commit[:12]}: {error.message}")
 
 
-def _check_merge(org: Organisation, merge: RecordedMerge, repository: UserRepository | None) -> Iterator[MergeProblem]:
+def _check_merge(org: Organisation, merge: RecordedMerge, repository: UserRepository | None) -> Iterator[Problem]:
     place, subject = f"{merge.branch} of {merge.git_dir}", f"commit {merge.commit[:12]} of {merge.agent}"
     if repository is None:
-        yield MergeProblem(merge.tick, place, "missing", f"{subject} was merged, and there is no repository now", False)
+        yield make_mismatch(
+            merge.tick, place, "missing", f"{subject} was merged, and there is no repository now", is_error=False
+        )
         return
     head = repository.read_head(merge.branch)
     has_commit = repository.find_object(f"{merge.commit}^{{commit}}")
     if not has_commit or not (head and repository.is_ancestor(merge.commit, head)):
         if not (has_commit and repository.is_reachable(merge.commit)):
             reason = "is gone from the branch's history" if head else "is gone with its branch"
-            yield MergeProblem(merge.tick, place, "missing", f"{subject} {reason}", bool(head))
+            yield make_mismatch(merge.tick, place, "missing", f"{subject} {reason}", is_error=bool(head))
         return
     file = patch_file(repository.read_trailers(merge.commit).get("Patch", ""))
     if not (Path(org.base) / file).exists():
-        yield MergeProblem(merge.tick, file, "missing", f"does not exist; {subject} was made from it")
+        yield make_mismatch(merge.tick, file, "missing", f"does not exist; {subject} was made from it")
 
 
 def _find_repository(git_dir: str) -> UserRepository | None:

@@ -371,8 +371,7 @@ def _matches(line: Json, expected: Json) -> bool:
 def _verify_merges(inputs: VerificationInputs) -> Iterator[Problem]:
     """Yield the merges of workers that their repositories do not have."""
     if find_problems := find_fact("workers.merge_problems"):
-        for problem in find_problems(Organisation.from_path(inputs.base), inputs.journal_facts.ticks):
-            yield make_mismatch(problem.tick, problem.place, problem.kind, problem.message, is_error=problem.is_error)
+        yield from find_problems(Organisation.from_path(inputs.base), inputs.journal_facts.ticks)
 
 
 _check = partial(Check, cost="journals", scope="journals")
