@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lemming.journal_tools.recorded_tick import ToolUse, TurnRecord, load_tick_record
@@ -65,19 +65,17 @@ def trace_line(org: Organisation, target: str, *, branch: str = "") -> LineTrace
     `branch`: branch to read, by default the one that is checked out. Raises `UsageError` for a file without the line.
     """
     find_line = find_fact("workers.find_line")
-    origin = find_line(org, target, branch) if find_line else None
-    if origin is None:
+    line = find_line(org, target, branch) if find_line else None
+    if line is None:
         return None
-    keys = ("repository", "revision", "path", "line", "commit", "author", "at")
-    facts: Json = {key: getattr(origin, key) for key in keys} | {"content": origin.text}
-    if not origin.agent:
-        return LineTrace(**facts)
-    facts |= {"agent": origin.agent, "tick": origin.tick, "merge_tick": origin.tick, "patch": origin.patch}
+    trace: LineTrace = line[0]
+    if not trace.agent:
+        return trace
     try:
-        turn, call = _find_call(org, origin.turn, origin.patch)
+        turn, call = _find_call(org, line[1], trace.patch)
     except (UsageError, CorruptState) as error:
-        return LineTrace(**facts, problem=str(error))
-    return LineTrace(**{**facts, **_describe_turn(org, turn, call)})
+        return replace(trace, problem=str(error))
+    return replace(trace, **_describe_turn(org, turn, call))
 
 
 def _find_call(org: Organisation, name: str, patch: str) -> tuple[TurnRecord, ToolUse]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from user_repositories import AT, Bench, commit, git
 
-from lemming.capabilities.workers.recorded_merges import LineOrigin, RecordedPatch, find_line_origin
+from lemming.capabilities.workers.recorded_merges import RecordedPatch, find_line_origin
 from lemming.capabilities.workers.repositories.git_command import RepositoryError
 from lemming.capabilities.workers.repositories.merging import merge_tree
 
@@ -33,32 +33,31 @@ def squash(bench: Bench) -> str:
 
 def test_a_line_leads_to_its_turn(bench: Bench) -> None:
     patches = [merge_line(bench, agent, number) for number, agent in enumerate(("one", "two"))]
-    assert find_line_origin(bench.repository, "lemming/team", "shared.txt", 2) == LineOrigin(
-        revision="lemming/team", path="shared.txt", line=2, text="edit of two",
-        commit=git(bench.folder, "rev-parse", "lemming/team"), author="two", at=AT, agent="two", tick=2, turn="2-two",
-        patch=patches[1].patch,
-    )  # fmt: skip
+    line, turn = find_line_origin(bench.repository, "lemming/team", "shared.txt", 2)
+    assert (line.path, line.line, line.content) == ("shared.txt", 2, "edit of two")
+    assert (line.commit, line.author, line.at) == (git(bench.folder, "rev-parse", "lemming/team"), "two", AT)
+    assert (line.agent, line.tick, line.patch, turn) == ("two", 2, patches[1].patch, "2-two")
 
 
 def test_a_line_of_a_person_has_no_turn(bench: Bench) -> None:
-    origin = find_line_origin(bench.repository, "main", "shared.txt", 2, patches=list)
-    place = {"revision": "main", "path": "shared.txt", "line": 2, "text": "line 1"}
-    assert origin == LineOrigin(**place, commit=bench.head, author="Ada", at="2026-05-28T20:26:40.000Z")
+    line, turn = find_line_origin(bench.repository, "main", "shared.txt", 2, patches=list)
+    assert (line.commit, line.author, line.at) == (bench.head, "Ada", "2026-05-28T20:26:40.000Z")
+    assert (line.agent, line.tick, line.patch, turn) == ("", 0, "", "")
 
 
 def test_the_squash_of_one_turn_is_found_by_its_patch(bench: Bench) -> None:
     patches = [merge_line(bench, "one", 0)]
     squashed = squash(bench)
-    origin = find_line_origin(bench.repository, "main", "shared.txt", 1, patches=lambda: patches)
-    assert (origin.commit, origin.author) == (squashed, "Ada")
-    assert (origin.agent, origin.tick, origin.turn, origin.patch) == ("one", 1, "1-one", patches[0].patch)
+    line, turn = find_line_origin(bench.repository, "main", "shared.txt", 1, patches=lambda: patches)
+    assert (line.commit, line.author) == (squashed, "Ada")
+    assert (line.agent, line.tick, line.patch, turn) == ("one", 1, patches[0].patch, "1-one")
 
 
 def test_the_squash_of_several_turns_is_found_by_the_line(bench: Bench) -> None:
     patches = [merge_line(bench, agent, number) for number, agent in enumerate(("one", "two"))]
     squash(bench)
     agents = [
-        find_line_origin(bench.repository, "main", "shared.txt", line, patches=lambda: patches[::-1]).agent
+        find_line_origin(bench.repository, "main", "shared.txt", line, patches=lambda: patches[::-1])[0].agent
         for line in (1, 2, 3)
     ]
     assert agents == ["one", "two", ""]
@@ -70,8 +69,8 @@ def test_a_squash_whose_message_holds_several_turns_is_not_laid_to_the_last(benc
     git(bench.folder, "checkout", "-q", "--", ".")
     git(bench.folder, "-c", "core.hooksPath=/dev/null", "merge", "-q", "--squash", "lemming/team")
     commit(bench.folder, message)
-    origin = find_line_origin(bench.repository, "main", "shared.txt", 1, patches=lambda: patches)
-    assert origin.agent == "one"
+    line, _ = find_line_origin(bench.repository, "main", "shared.txt", 1, patches=lambda: patches)
+    assert line.agent == "one"
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from lemming.kernel.journal.journal_file import journal_ticks, raw_journal, read
 from lemming.kernel.journal.journal_records import ToolFinished, TurnStarted
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.lenient_json import parse_object
+from lemming.queries.line_trace import LineTrace
 
 _CALL = f'"tool":"{MERGE}"'.encode()
 
@@ -129,30 +130,8 @@ def _find_repository(git_dir: str) -> UserRepository | None:
 # --- the origin of a line ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class LineOrigin:
-    """A line of a file in a workspace's repository, with its commit and the turn behind the commit.
-
-    `repository`: folder. `revision`: branch that is read, or HEAD. `at`: timestamp of the author. `agent`, `turn`, `patch`
-    are empty, and `tick` is 0, for a commit of a person.
-    """
-
-    repository: str = ""
-    revision: str
-    path: str
-    line: int
-    text: str
-    commit: str
-    author: str
-    at: str
-    agent: str = ""
-    tick: int = 0
-    turn: str = ""
-    patch: str = ""
-
-
-def find_line(org: Organisation, target: str, branch: str = "") -> LineOrigin | None:
-    """Return the line at `PATH:LINE` with its origin, or None if no workspace's repository has the path.
+def find_line(org: Organisation, target: str, branch: str = "") -> tuple[LineTrace, str] | None:
+    """Return the line at `PATH:LINE` and the call that merged it, or None for a path of no repository.
 
     PATH is absolute, relative to the current folder, or inside the repository of a workspace. Without `branch`, the line
     is that of the commit that the user has checked out, else of a worker's branch. Raises `UsageError` without the line.
@@ -169,8 +148,8 @@ def find_line(org: Organisation, target: str, branch: str = "") -> LineOrigin | 
         for revision, name in product([branch] if branch else ["HEAD", *branches], names):
             try:
                 patches = partial(_iter_patches, org)
-                origin = find_line_origin(repository, revision, name, to_int(number), patches=patches)
-                return replace(origin, repository=f"{folder}")
+                line, call = find_line_origin(repository, revision, name, to_int(number), patches=patches)
+                return replace(line, repository=f"{folder}"), call
             except RepositoryError:
                 is_file = is_file or bool(repository.find_object(f"{_to_revision(revision)}:{name}"))
     if is_file:
@@ -230,27 +209,34 @@ def find_line_origin(
     line: int,
     *,
     patches: Callable[[], Iterable[RecordedPatch]] | None = None,
-) -> LineOrigin:
-    """Return the origin of a line, which counts from 1, of a file in the branch `revision`, or in HEAD.
+) -> tuple[LineTrace, str]:
+    """Return a line of a file in a branch or HEAD, and the name of the call that merged it.
 
-    `patches`: gives the recorded patches, newest first. They are asked for a commit without the trailers of a single
-    turn, such as a squash of several. Raises RepositoryError without the branch, the file or the line.
+    `line`: counts from 1. The name is empty for a commit of a person. `patches`: gives the recorded patches, newest first. They are asked for a
+    commit without the trailers of a single turn, such as a squash of several. Raises RepositoryError without the branch,
+    the file or the line.
     """
     arguments = ("--porcelain", "--no-textconv", f"-L{line},{line}", _to_revision(revision), "--", path)
     header, _, text = repository.run("blame", *arguments).partition(b"\n\t")
     names, *rows = (row.partition(" ") for row in header.decode("utf-8", "replace").split("\n"))
     facts, commit, text = {name: value for name, _, value in rows}, names[0], text.removesuffix(b"\n")
-    at = timestamp(datetime.fromtimestamp(to_int(facts["author-time"]), UTC))
-    origin = LineOrigin(
-        revision=revision, path=path, line=line, text=text.decode("utf-8", "replace"), commit=commit,
-        author=facts["author"], at=at,
+    trace = LineTrace(
+        repository=f"{repository.git_dir}", revision=revision, path=path, line=line, commit=commit,
+        content=text.decode("utf-8", "replace"), author=facts["author"],
+        at=timestamp(datetime.fromtimestamp(to_int(facts["author-time"]), UTC)),
     )  # fmt: skip
     content = repository.run("cat-file", "commit", commit)
     if content.count(b"LeMMing-Turn: ") == 1 and (trailers := parse_trailers(content)):
-        turn, tick = trailers.get("Turn", ""), parse_int(trailers.get("Tick", "")) or 0
-        return replace(origin, agent=trailers.get("Agent", ""), tick=tick, turn=turn, patch=trailers.get("Patch", ""))
-    patch = _find_patch(repository, commit, text, list(patches() if patches else ()))
-    return replace(origin, agent=patch.agent, tick=patch.tick, turn=patch.turn, patch=patch.patch) if patch else origin
+        agent, tick, patch = (trailers.get(name, "") for name in ("Agent", "Tick", "Patch"))
+        return _add_turn(trace, agent, parse_int(tick) or 0, patch), trailers.get("Turn", "")
+    recorded = _find_patch(repository, commit, text, list(patches() if patches else ()))
+    if recorded is None:
+        return trace, ""
+    return _add_turn(trace, recorded.agent, recorded.tick, recorded.patch), recorded.turn
+
+
+def _add_turn(trace: LineTrace, agent: str, tick: int, patch: str) -> LineTrace:
+    return replace(trace, agent=agent, tick=tick, merge_tick=tick, patch=patch)
 
 
 def _find_patch(
