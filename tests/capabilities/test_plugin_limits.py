@@ -367,3 +367,17 @@ def test_a_name_without_an_agent_is_no_person_to_a_check(base: Path, take: Take)
     config = load_config(base)
     (problem,) = find_capability_problems("evil", CheckSubject(org=Organisation.from_path(base), config=config))
     assert problem.message == "persons: ['ann']"
+
+
+AFTER_SENDING = {"raise ValueError('late')": "ValueError: late", "return Rejected('no')": "before it is sent"}
+
+
+@pytest.mark.parametrize("then", AFTER_SENDING)
+def test_a_reply_is_paid_although_a_capability_breaks_on_it(then: str, base: Path, take: Take) -> None:
+    turn = take(f"yield effect\n{then}", "SendRequest")
+    assert turn.status == "failed"
+    assert AFTER_SENDING[then] in turn.reason
+    assert (turn.calls, turn.credits, read_state(base, "ada").credits) == (1, 1.0, 1.0)
+    replies = [line for line in journal_lines(base, 1) if line["type"] == "model_replied" and line["agent"] == "ada"]
+    assert [line["text"] for line in replies] == [""], "nobody knows what was to become of it"
+    assert verify_org(base).errors == []

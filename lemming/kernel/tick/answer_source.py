@@ -254,12 +254,18 @@ class JournaledAnswers:
             key, entry, reply = complete_with_fallbacks(inputs, self._config, model, ask)
         except (OutOfCredits, ProviderError) as error:
             return self._failure_record(call, error, elapsed_ms(started))
+        return self._make_reply_record(call, messages, key, entry, reply, elapsed_ms(started + reply.waited_s))
+
+    def _make_reply_record(
+        self, call: int, messages: list[Message], key: str, entry: ModelEntry, reply: Reply, took_ms: int = 0
+    ) -> ModelReplied:
+        """Return the record of a reply."""
         usage = compute_usage(entry, messages, reply)
         optional_values = {
             "model": redact_values(str(reply.model or entry.model))[:200],
             "cached_tokens": usage.cached_tokens,
             "is_estimated": usage.is_estimated,
-            "duration_ms": elapsed_ms(started + reply.waited_s),
+            "duration_ms": took_ms,
             "batched": reply.batched,
             "written_tokens": usage.written_tokens,
             "key": key,
@@ -331,7 +337,14 @@ class JournaledAnswers:
             if self._requests:
                 self._runtime.before_retry.pop(self._name, None)
         if self._requests:
-            reply = self._requests.finish(call, reply)
+            is_passed = False
+            try:
+                reply, is_passed = self._requests.finish(call, reply), True
+            finally:
+                if not is_passed:  # a capability broke: it is paid, and what was to become of its text is unknown
+                    withheld = reply._replace(text="", calls=(), thinking="", kept=None)
+                    record = self._make_reply_record(call, messages, key, entry, withheld)
+                    self._append_record(self._answers, call, record)
         if reply.batched:  # batches have a time of their own
             self._deadline.extend(self._deadline.elapsed() - elapsed_s)
         return reply

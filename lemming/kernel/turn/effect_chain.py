@@ -207,12 +207,14 @@ class EffectChain:
             return (yield from self._descend(effect, later, approved, before))
         if not isinstance(result, effects.Outcome):
             raise _invalid(interceptor, "return an outcome or None at its end", result)
-        if (
-            isinstance(effect, effects.WriteEntry)
-            and isinstance(allowed, effects.Allowed)
-            and not isinstance(result, effects.Allowed)
-        ):
-            late = "must decide about an entry before it is written: `return (yield effect)`"
+        is_late = isinstance(allowed, effects.Allowed) and not isinstance(result, effects.Allowed)
+        if is_late and isinstance(effect, (effects.WriteEntry, SendRequest)):
+            moment = (
+                "an entry before it is written"
+                if isinstance(effect, effects.WriteEntry)
+                else "a request before it is sent"
+            )
+            late = f"must decide about {moment}: `return (yield effect)`"
             raise capability_error(interceptor.name, interceptor.intercept, late)
         return allowed if result is shown and allowed else _checked(interceptor, effect, result, allowed, shown)
 
