@@ -140,7 +140,7 @@ def _print_rehearsal(rehearsal: RehearsalResult, *, is_dry: bool) -> None:
     for line in describe_skipped_calls(rehearsal.skipped_calls):
         print_warning(f"not run: {line}")
     for tick, agent in rehearsal.not_repeated:
-        print_warning(f"tick {tick}: {agent}: not rehearsed: the engine or the disk ended that turn")
+        print_warning(f"tick {tick}: {agent}: not rehearsed: the engine, a capability or the disk ended that turn")
     (_print_dry_run if is_dry else _print_spending)(rehearsal)
     if rehearsal.caveat and (is_dry or not rehearsal.cannot_tell):
         print_warning(rehearsal.caveat)
@@ -237,5 +237,7 @@ def _print_replay(replayed: Iterator[ReplayResult]) -> None:
         print_json("tick_replayed", vars(replayed_tick))
         if replayed_tick.not_repeatable:
             names = ", ".join(replayed_tick.not_repeatable)
-            print_notice(f"tick {replayed_tick.tick}: not compared: {names} (the engine or the disk ended that turn)")
+            print_notice(
+                f"tick {replayed_tick.tick}: not compared: {names} (the engine, a capability or the disk ended that turn)"
+            )
     print_notice(f"{format_count(ticks, 'tick')}, {format_count(turns, 'turn')}: all results are the same")

@@ -12,6 +12,8 @@ import pytest
 
 import lemming
 from lemming.engine import run_once
+from lemming.journal_tools.replay.replay_runtime import ReplayMismatch
+from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.journal.ledger import read_state
@@ -381,3 +383,16 @@ def test_a_reply_is_paid_although_a_capability_breaks_on_it(then: str, base: Pat
     replies = [line for line in journal_lines(base, 1) if line["type"] == "model_replied" and line["agent"] == "ada"]
     assert [line["text"] for line in replies] == [""], "nobody knows what was to become of it"
     assert verify_org(base).errors == []
+
+
+def test_a_replay_that_differs_names_the_capability_that_took_part(base: Path, take: Take) -> None:
+    count = base.parent / "count"
+    body = f"""
+    with open({str(count)!r}, "a") as file:
+        file.write("x")
+        return Rejected(f"number {{file.tell()}}")
+    """
+    take(body)
+    with pytest.raises(ReplayMismatch) as caught:
+        [*replay_ticks(base, [1])]
+    assert caught.value.hint.startswith("evil took part: its hooks in a turn must read no file and no clock")

@@ -73,7 +73,7 @@ def test_a_replay_finds_no_difference(tmp_path: Path) -> None:
 
 
 def test_eight_turns_at_once_write_the_bytes_of_one_after_another(tmp_path: Path) -> None:
-    for engine in ({"max_parallel": 8}, {"executor": "serial"}):
-        turn(make(tmp_path / [*engine][0], "bob", "eve", "joe", engine=engine))
+    for key, value in (("max_parallel", 8), ("executor", "serial")):
+        turn(make(tmp_path / key, "bob", "eve", "joe", engine={key: value}))
     without = (".lemming", "logs", "config")  # the settings differ
     assert tree(tmp_path / "executor", without=without) == tree(tmp_path / "max_parallel", without=without)

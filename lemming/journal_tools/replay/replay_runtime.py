@@ -239,7 +239,7 @@ def missing_answer_error(recorded: RecordedTick, agent: str, description: str) -
 
 
 def require_equal(
-    recorded: Json, replayed: Json, tick: int, agent: str, *, subject: str, ignored: Iterable[str] = ()
+    recorded: Json, replayed: Json, tick: int, agent: str, *, subject: str, ignored: Iterable[str] = (), hint: str = ""
 ) -> None:
     """Raise `ReplayMismatch` unless both agree in all common keys, except the keys in `ignored`."""
     keys = [key for key in replayed if key in recorded and key not in set(ignored)]
@@ -249,7 +249,7 @@ def require_equal(
         return
     changed = ", ".join(key for key in keys if recorded_values[key] != replayed_values[key])
     diff = make_diff(dump_pretty(recorded_values).decode(), dump_pretty(replayed_values).decode(), subject)
-    raise ReplayMismatch(f"{subject} differs: {changed}", tick=tick, agent=agent, subject=subject, diff=diff)
+    raise ReplayMismatch(f"{subject} differs: {changed}", tick=tick, agent=agent, subject=subject, diff=diff, hint=hint)
 
 
 def make_diff(recorded: str, replayed: str, name: str) -> str:

@@ -29,10 +29,11 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import Journal, journal_ticks, make_prompt_reader, read_journal
-from lemming.kernel.journal.journal_records import TickStarted, TurnCommitted
+from lemming.kernel.journal.journal_records import TickStarted, TurnCommitted, TurnStarted
 from lemming.kernel.journal.ledger import AgentState, amend_state, read_state
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
+from lemming.kernel.plugins.capability_table import LISTED
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.tick_counter import load_counter, persist_tick
 from lemming.kernel.turn.turn_inputs import from_record
@@ -89,10 +90,18 @@ def _replay_turn(base: OrgPath, recorded: RecordedTick, name: str, current: dict
     except RecordingExhausted as end:
         raise missing_answer_error(recorded, name, str(end)) from None
     replayed = to_recorded_format(outcome.report, ended.report)
-    require_equal(ended.as_json(), replayed, tick, name, subject="turn")
+    hint = _suspect_plugins(started)
+    require_equal(ended.as_json(), replayed, tick, name, subject="turn", hint=hint)
     state = outcome.state.as_json()
-    require_equal(ended.state or {}, state, tick, name, subject="state")
+    require_equal(ended.state or {}, state, tick, name, subject="state", hint=hint)
     return state
+
+
+def _suspect_plugins(started: TurnStarted) -> str:
+    """Return a hint about the capabilities of plugins in a turn, or an empty string without one."""
+    names = [name for name in started.given if name not in LISTED]
+    rule = "its hooks in a turn must read no file and no clock, and give the same for the same record"
+    return f"{' and '.join(names)} took part: {rule}" if names else ""
 
 
 def _compare_start(recorded: RecordedTick, name: str, states: dict[str, dict[str, Any]]) -> None:
