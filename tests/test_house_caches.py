@@ -1,7 +1,7 @@
 """What a cache hands out cannot be changed by whoever asked: its type says so, which `mypy` holds to.
 
 A cache is a function that remembers what it returned, or a class of which an organisation keeps one value
-(`org.own(Class)`). Its users share one value, for as long as the process runs.
+(`org.get_cache(Class)`). Its users share one value, for as long as the process runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ READ_ONLY = "return Mapping, Sequence, Set, frozenset or tuple"
 
 def kept_classes() -> set[str]:
     """Return the names of classes of which an organisation, or a look at one, keeps a value."""
-    found = (call for name in TREES for what, call in calls(name) if what.endswith(".own") and call.args)
+    found = (call for name in TREES for what, call in calls(name) if what.endswith("org.get_cache") and call.args)
     return {call.args[0].id for call in found if isinstance(call.args[0], ast.Name)}
 
 

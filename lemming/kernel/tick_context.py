@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.agents import Agent, Survey
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError
+from lemming.kernel.base.object_cache import ObjectCache
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.tick_plan import TickPlan, later_reading
 from lemming.kernel.journal.turn_report import TurnReport
@@ -22,11 +23,9 @@ from lemming.kernel.tools.toolset import Toolset
 if TYPE_CHECKING:
     from lemming.kernel.inboxes.visibility import MailView
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True)
-class TickContext:
+class TickContext(ObjectCache):
     """A tick: one view of an organisation, in which its turns run. Later edits count from the next tick.
 
     `reports`: of the tick's finished turns, by agent. A turn may use only those of turns that it waits for: others may
@@ -40,6 +39,7 @@ class TickContext:
     servers: Mapping[str, Json] = field(default_factory=dict)  # server catalogues, by source
     began_ns: int = 0  # wall clock of the machine as it was taken
     reports: dict[str, TurnReport] = field(default_factory=dict)
+    _caches: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def base(self) -> Path:
@@ -54,17 +54,6 @@ class TickContext:
     @cached_property
     def _has_own_tools(self) -> bool:
         return has_own_tools(self.config.org, self.survey)
-
-    def get_cache(self, kind: Callable[[TickContext], T]) -> T:
-        """Return an object cached for this tick, created once per kind."""
-        if kind not in self._caches:
-            self._caches.setdefault(kind, kind(self))  # turns call this concurrently
-        cached: T = self._caches[kind]
-        return cached
-
-    @cached_property
-    def _caches(self) -> dict[object, Any]:
-        return {}
 
     @property
     def tick(self) -> int:
@@ -116,8 +105,8 @@ class TickContext:
 
         index, listed = self.org.get_cache(EntryIndex), self.mail.listed
         if any(index.list_outbox(name) is not listed[name] for name in self.mail.persons if name in listed):
-            for name in ("mail", "_caches"):
-                vars(self).pop(name, None)
+            vars(self).pop("mail", None)
+            self._caches.clear()
         readers = (self.survey.agents[name] for name in self.plan.order if name in self.survey.agents)
         self.mail.scan_outboxes(readers)
         return self.mail

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -55,8 +56,11 @@ class UnfinishedTurns:
         self._last_reports: tuple[TurnReport, ...] = ()
 
     @property
-    def by_agent(self) -> dict[str, UnfinishedTurn]:
+    def by_agent(self) -> Mapping[str, UnfinishedTurn]:
         """The unfinished turns in the file; empty for an unreadable file."""
+        return self._load()
+
+    def _load(self) -> dict[str, UnfinishedTurn]:
         if self._latest is None:
             self._latest = load_unfinished_turns(self._base)
         return self._latest
@@ -71,7 +75,7 @@ class UnfinishedTurns:
             previous = self.by_agent.get(report.agent)
             if report.status not in NOT_DONE:
                 if previous:
-                    del self.by_agent[report.agent]
+                    del self._load()[report.agent]
                     lines.append({"agent": report.agent, "status": report.status, "tick": tick})
             elif report.status == "failed" or report.error:  # else nothing to do, or a person's turn
                 began = previous if previous and previous.status == report.status else None
@@ -85,7 +89,7 @@ class UnfinishedTurns:
                     since=began.since if began else at,
                 )
                 if previous is None or _reason_key(previous) != _reason_key(unfinished):
-                    self.by_agent[report.agent] = unfinished
+                    self._load()[report.agent] = unfinished
                     lines.append(asdict(unfinished))
                     if tick_report.is_quiet or unfinished.error == "ConfigError":  # else reported by the turn itself
                         EngineLog(self._base).warning("turn_not_done", **asdict(unfinished))

@@ -96,7 +96,7 @@ class ReadModel:
             if is_outer:
                 del self._block.is_fresh
 
-    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> Sequence[Any]:
         """Return the rows of a query, after reading changed journals. Raises: CorruptState for an unreadable folder."""
         with self._lock:
             for is_last in (False, True):
@@ -107,7 +107,7 @@ class ReadModel:
                     self._in_memory = self._in_memory or is_last
             return self._refresh().execute(sql, parameters).fetchall()
 
-    def load_outboxes(self) -> dict[str, tuple[str, list[str]]]:
+    def load_outboxes(self) -> Mapping[str, tuple[str, list[str]]]:
         """Return each author's outbox stamp and the names of its files about requests; empty without a file."""
         with self._lock, contextlib.suppress(sqlite3.Error, OSError, DiskError, OrgBusy):
             if not self._in_memory and path_exists(f"{self._org.base}/{MODEL_FILE}"):

@@ -23,7 +23,7 @@ from lemming.messages import write_outbox_entry
 from lemming.testing import FrozenClock, make_org, resume
 
 AGENTS, TICKS = 20, 2
-MOST_CALLS = {"one": 1160, "all": 1525}
+MOST_CALLS = {"one": 1150, "all": 1512}
 """So many calls of functions, those of Python itself among them, may a turn make, by whom the agents read.
 
 When it is more, something that most organisations do not use is looked at in every turn.

@@ -93,7 +93,7 @@ def test_each_new_attribute_is_there_and_no_old_one_is(owner: str) -> None:
     assert getattr(cls, "_is_protocol", False) or "__getattr__" in vars(cls), "it accepts no old names"
     source = Path(sys.modules[cls.__module__].__file__ or "").read_text()
     for old, new in TABLE["members"][owner].items():
-        is_there = f"def {new}(" in source or f"{new}: " in source or f".{new}" in source
+        is_there = hasattr(cls, new) or f"def {new}(" in source or f"{new}: " in source or f".{new}" in source
         assert is_there or new == "get_batch_progress", f"{owner}.{new}"
         assert isinstance(vars(cls).get(old, aliases._OldName(cls, old, new)), aliases._OldName), old
 

@@ -47,7 +47,7 @@ class _KnownPatches:
         self.sound: set[bytes] = set()
         self._notes: dict[str, str] = {}
 
-    def describe_text(self, digest: str, patch: bytes) -> dict[str, str]:
+    def describe_text(self, digest: str, patch: bytes) -> Mapping[str, str]:
         """Return a warning about signs in a patch that are not seen or look like others, by "the whole patch"."""
         if digest not in self._notes:
             # The arguments are looked at anyway, with the beginning of the patch.

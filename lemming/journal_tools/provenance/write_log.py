@@ -7,7 +7,7 @@ that lost trust.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from itertools import chain, islice, pairwise
@@ -114,7 +114,7 @@ class WriteLog:
         sql = "SELECT agent, tick FROM removal WHERE path = ? AND tick >= ? ORDER BY agent, tick"
         return next(iter(self._query(sql, path, since_tick)), None)
 
-    def _query(self, sql: str, *parameters: object) -> list[Any]:
+    def _query(self, sql: str, *parameters: object) -> Sequence[Any]:
         return self._model.query(sql, parameters)
 
     def list_lost_ticks(self, *, after_tick: int = 0, before_tick: int | None = None) -> str:

@@ -7,23 +7,21 @@ and cached knowledge is dropped together with its `Organisation`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.jsontext import JsonProblem, parse
+from lemming.kernel.base.object_cache import ObjectCache
 from lemming.kernel.base.version import __version__
 from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import FileCache
 
-T = TypeVar("T")
-
 
 @accept_old_names
-class Organisation:
+class Organisation(ObjectCache):
     """One organisation's folder, with this process's caches.
 
     An organisation is path-like: every function with an organisation's path as a parameter accepts one, and
@@ -33,22 +31,12 @@ class Organisation:
     def __init__(self, base_path: str | os.PathLike[str]) -> None:
         self.base = paths.as_base(base_path)
         self.files = FileCache(self.base)
-        self._caches: dict[Callable[[Organisation], Any], Any] = {}
+        self._caches: dict[Any, Any] = {}
 
     @classmethod
     def from_path(cls, base_path: str | os.PathLike[str]) -> Organisation:
         """Return the organisation itself if `base_path` is one, else a new organisation with empty caches."""
         return base_path if isinstance(base_path, Organisation) else cls(base_path)
-
-    def get_cache(self, kind: Callable[[Organisation], T]) -> T:
-        """Return this organisation's single instance of `kind`, created on first use.
-
-        Each module keeps its knowledge about an organisation in a small class of its own.
-        """
-        cache: T | None = self._caches.get(kind)
-        if cache is None:
-            cache = self._caches.setdefault(kind, kind(self))  # for two threads the same one
-        return cache
 
     def close(self) -> None:
         """Close all caches with a `close` method. They are created again on demand."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.base.contract import ToolCall
+from lemming.kernel.base.object_cache import ObjectCache
 from lemming.kernel.turn.turn_effects import Effect, LiveEffect
 
 if TYPE_CHECKING:
@@ -87,23 +88,6 @@ class SendRequest(LiveEffect):
 
 
 LIVE_EFFECTS: Sequence[type[Effect]] = (RunTool, StartTool, CheckResult, SendRequest)
-
-
-T = TypeVar("T")
-
-
-class ObjectCache:
-    """Objects made of a turn or a tick, for limits and guards of capabilities."""
-
-    __slots__ = ()
-    _caches: dict[Any, Any]
-
-    def get_cache(self, make: Callable[[Self], T]) -> T:
-        """Return an object of this turn or tick, made once by a class or function."""
-        if make not in self._caches:
-            self._caches[make] = make(self)  # turns ask for those of a tick under the turn lock
-        cached: T = self._caches[make]
-        return cached
 
 
 @dataclass

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lemming.kernel.agents import Agent
+from lemming.kernel.base.object_cache import ObjectCache
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.turn_agenda import Agenda
@@ -20,7 +21,6 @@ from lemming.kernel.messages import EntryName
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.tick_context import TickContext
-from lemming.kernel.turn.live_phase import ObjectCache
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.turn_values import Steps
 

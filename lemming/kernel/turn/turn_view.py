@@ -9,10 +9,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from lemming.kernel.base.contract import NewEntry, ToolCall
+from lemming.kernel.base.object_cache import ObjectCache
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.effect_guard import is_plugin
-from lemming.kernel.turn.live_phase import LivePhase, ObjectCache
+from lemming.kernel.turn.live_phase import LivePhase
 from lemming.kernel.turn.turn_effects import Effect, Event, Withdraw
 
 if TYPE_CHECKING:
