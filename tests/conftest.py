@@ -10,9 +10,11 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
+import typer
 from sampling import EVERYTHING
 
 from lemming.kernel.base.redaction import secrets
@@ -45,6 +47,9 @@ if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usa
     tempfile.tempdir = None
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup make test` would have every program that a test starts ignore it
+
+# It is asked four times for each command that is typed, and evaluates all annotations anew.
+typer.main.get_params_from_function = lru_cache(typer.main.get_params_from_function)
 
 # Every program that a test starts would compile the package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -115,7 +115,7 @@ def test_every_block_of_the_readme_works_pasted_as_one(scripted: Path) -> None:
     assert "'editor', 'done'" in paste(f"{sys.executable} example.py", scripted).stdout
 
 
-@pytest.mark.crash
+@pytest.mark.long  # as the first block of the README, with more words
 def test_the_demonstration_of_what_survives_comes_to_the_very_bytes(scripted: Path) -> None:
     (block,) = blocks_of(DURABILITY)
     ran = paste(block, scripted)
@@ -135,7 +135,7 @@ def test_what_the_skill_for_coding_agents_types_works_and_is_in_order(scripted: 
     assert "Two sentences about the new pier" in ran.stdout
 
 
-@pytest.mark.crash
+@pytest.mark.long  # the first block of the README once more
 def test_the_recorded_terminal_shows_what_the_first_block_prints() -> None:
     picture = pictures.strip_styles(pictures.extract_text((REPOSITORY / "docs/pictures/desk.svg").read_text()))
     now = pictures.strip_styles(pictures.record_session(pictures.extract_commands(REPOSITORY / "README.md")))

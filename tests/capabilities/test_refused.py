@@ -57,6 +57,7 @@ def test_in_the_settings_it_stops_the_run(base: Path, site: Path, blocks: Any, p
     assert written(base) == 0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("blocks", "place", "words"), WRONG, ids=lambda it: json.dumps(it)[:40])
 def test_in_a_resume_it_takes_that_agent_out(base: Path, site: Path, blocks: Any, place: str, words: str) -> None:
     writers(base, "ada", "bob", ada=blocks)

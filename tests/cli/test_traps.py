@@ -194,6 +194,7 @@ def sprung(base: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("as_json", [False, True], ids=["for people", "as JSON"])
 def test_looking_springs_none(trapped: Path, lemming: Lemming, as_json: bool) -> None:
     for words in LOOKS:

@@ -165,7 +165,7 @@ def some(number: int) -> bool:
     return number % 4 == 0
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("breach", "case", "end", "found"),
     [
@@ -185,6 +185,7 @@ def test_a_broken_rule_is_found_out(breach: type[Over], case: str, end: End, fou
     assert any(found in problem for problem in tally.problems), tally.problems[:3]
 
 
+@pytest.mark.long
 def test_ids_that_are_not_derived_would_double_entries() -> None:
     start, most = ideal("first_run", "turn").start, 0
     for moment in moments("first_run", "turn", start, Bill(), "kill", bool, breach=IdByAttempt):
@@ -198,6 +199,7 @@ def test_without_syncs_power_loss_costs_more_than_the_call_in_flight() -> None:
     assert any("paid again" in problem for problem in tally.problems)
 
 
+@pytest.mark.long
 def test_with_one_sync_a_tick_power_loss_costs_more_than_the_call_in_flight() -> None:
     assert survives("plain", "strict", "tick", some).most_repeated > 1
 

@@ -260,7 +260,7 @@ class Life(RuleBasedStateMachine):
 
 
 Life.TestCase.settings = settings(
-    max_examples=200 if EVERYTHING else 10,
+    max_examples=200 if EVERYTHING else 6,
     stateful_step_count=30 if EVERYTHING else 14,
     deadline=None,
     derandomize=not EVERYTHING,

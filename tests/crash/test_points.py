@@ -131,7 +131,7 @@ CHOSEN = [trial for number, trial in enumerate(ALL) if is_chosen(number)]
 CHOSEN.sort(key=lambda trial: NAMES.index(trial.case))  # one after another in one process: see `afterwards`
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("trial", CHOSEN, ids=str)
 def test_whenever_the_world_ends_the_next_run_comes_to_the_same_files(trial: Trial) -> None:
     tally = tried(trial.case, trial.label, trial.tally)

@@ -13,6 +13,8 @@ from patience import PATIENCE_MS
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 TOKEN = "a-token-of-the-tests"
+ARGUMENTS = ["--no-sandbox", "--renderer-process-limit=1", "--disable-site-isolation-trials"]
+"""Each test's server is another site, and a site's own process costs a third of a test."""
 playwright.expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -22,7 +24,7 @@ def running() -> Iterator[Any]:
     if BROWSER is None:
         pytest.skip("no chromium here: apt install chromium-headless-shell")
     with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        started = driver.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)
         yield started
         started.close()
 

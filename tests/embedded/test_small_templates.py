@@ -41,7 +41,7 @@ def entries(base: Path, agent: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.model
-@pytest.mark.sample(len(TEMPLATES))
+@pytest.mark.long
 @pytest.mark.usefixtures("weights")
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_the_smallest_model_gives_valid_replies_in_every_template(base: Path, template: str) -> None:

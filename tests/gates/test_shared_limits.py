@@ -138,7 +138,7 @@ def random_org(base: Path, seed: int, max_parallel: int, durability: str) -> tup
 @pytest.mark.parametrize("seed", range(8 if EVERYTHING else 3))
 def test_turns_at_once_write_what_turns_one_after_another_do(tmp_path: Path, seed: int, durability: str) -> None:
     found = []
-    for at_once in (1, 2, 8):
+    for at_once in (1, 2, 8) if EVERYTHING else (1, 8):
         base, gates = random_org(tmp_path / str(at_once), seed, at_once, durability)
         for _ in range(4):
             reports = turns(base)
@@ -149,7 +149,7 @@ def test_turns_at_once_write_what_turns_one_after_another_do(tmp_path: Path, see
                     assert round(spent, 6) <= gate[key]
         found.append(tree(base, without=("logs", ".lemming", "config")))
         assert [replayed.tick for replayed in replay_ticks(base, [1, 2, 3, 4])] == [1, 2, 3, 4]
-    assert found[1:] == found[:1] * 2
+    assert found[1:] == found[:1] * (len(found) - 1)
 
 
 @pytest.mark.parametrize(

@@ -117,8 +117,8 @@ def test_nothing_is_lost_or_done_twice_however_often_the_engine_dies(tmp_path: P
     assert {closed[request] for request in requests} == {1}
     assert set(closed.values()) == {1}
     assert all(not read_state(plain, name).requests for name in AGENTS)
-    more = ((2, 2),) if EVERYTHING else ()
-    for at_once, seed in ((1, 1), *more, (8, 3), (64, None)):
+    more = ((2, 2), (64, None)) if EVERYTHING else ()
+    for at_once, seed in ((1, 1), (8, 3), *more):
         org = make(tmp_path / f"{at_once}", at_once=at_once)
         assert work(org, days, ticks, seed) > 0 or seed is None
         assert written(org) == written(plain)

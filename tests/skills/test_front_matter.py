@@ -100,7 +100,7 @@ def test_a_block_without_an_end_is_refused() -> None:
         split_front_matter("---\na: 1\n")
 
 
-@settings(max_examples=300 if EVERYTHING else 40, deadline=None)
+@settings(max_examples=300 if EVERYTHING else 20, deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_is_more_than_refused(text: str) -> None:
     for read in (split_front_matter, parse_front_matter, parse_yaml):

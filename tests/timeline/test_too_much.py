@@ -50,7 +50,7 @@ def test_a_huge_ledger_costs_its_agent_the_turn_and_nobody_else(
         assert len((org / "agents/bob/turns.jsonl").read_text().splitlines()) == 2
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("command", LOOKS)
 def test_a_huge_journal_is_refused_before_it_is_read(org: Path, command: str) -> None:
     sparse(org / "logs/ticks/00000002.jsonl")
@@ -92,7 +92,7 @@ def test_a_segment_whose_first_line_lies_is_refused(org: Path, blocks: Any, why:
         read_journal(org, 100)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("command", LOOKS)
 def test_a_journal_of_version_0_1_that_would_fill_the_memory_is_refused_before_it_is_unpacked(
     org: Path, command: str

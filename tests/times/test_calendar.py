@@ -253,8 +253,8 @@ def test_replay_and_a_run_on_a_copy_agree(base: Path, tmp_path: Path) -> None:
     assert tree(tmp_path / "again") == tree(base)
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("at_once", [1, 2, 8, 64])
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("at_once", [8, 1, 2, 64])
 def test_however_many_turns_run_at_once_the_files_are_the_same(base: Path, tmp_path: Path, at_once: int) -> None:
     trees = []
     for place, settings in ((base, {"executor": "serial"}), (tmp_path / "other", {"max_parallel": at_once})):

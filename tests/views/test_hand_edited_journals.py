@@ -55,6 +55,7 @@ def copied(desk: Path, base: Path) -> Path:
     return base
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("moment", ["", "x", "2026-13-40T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01"])
 @pytest.mark.parametrize("kind", ["tick_started", "model_replied"])
 def test_a_moment_that_is_none_is_a_problem_with_a_place(copied: Path, kind: str, moment: str) -> None:
@@ -65,6 +66,7 @@ def test_a_moment_that_is_none_is_a_problem_with_a_place(copied: Path, kind: str
     assert problem.hint
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("identity", ["", "../../x", "a\0b", "x" * 5000, "0123456789ab"])
 def test_an_id_without_an_entry_leaves_every_view_standing(copied: Path, identity: str) -> None:
     edit_journal(copied, "turn_committed", lambda line: [entry.update(id=identity) for entry in line["entries"]])

@@ -77,7 +77,7 @@ def crash_and_finish(tmp_path: Path, number: int) -> tuple[str, int]:
 def test_a_crash_at_any_change_of_the_disk_gives_the_same_commit(tmp_path: Path) -> None:
     head, changes = crash_and_finish(tmp_path, sys.maxsize)
     assert count_runs(tmp_path) == 1
-    step = 1 if os.environ.get("LEMMING_CRASH_POINTS") == "all" else 16
+    step = 1 if os.environ.get("LEMMING_CRASH_POINTS") == "all" else 32
     for number in range(1, changes + 1, step):
         assert crash_and_finish(tmp_path, number)[0] == head, number
         assert count_runs(tmp_path) <= 2, number
