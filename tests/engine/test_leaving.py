@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from sampling import KILL_STRIDE
 
 from lemming.engine import run_once
 from lemming.journal_tools.verify.file_verification import verify_org
@@ -53,7 +54,7 @@ def test_an_agent_that_is_removed_while_its_model_thinks_leaves_nothing(base: Pa
 
 
 def test_an_agent_that_is_removed_during_an_unfinished_tick_leaves_nothing(base: Path) -> None:
-    for number in range(1, 100):
+    for number in range(1, 100, KILL_STRIDE):
         shutil.rmtree(base, ignore_errors=True)
         make_org(base, resume("ada"), resume("bob"), script=[{"reply": say("hello")}])
         try:
