@@ -50,8 +50,7 @@ def opened(browser: Any, address: str, part: str = "agents", **how: Any) -> Iter
         tab.on(event, listener)
     is_whole = False
     try:
-        tab.goto(address)
-        tab.goto(f"{tab.url.partition('#')[0]}#/{part}")
+        tab.goto(f"{address}#/{part}")
         tab.wait_for_selector(f'.menu a[aria-current="page"][href^="#/{part.partition("?")[0]}"]')
         tab.wait_for_selector("main .loading", state="detached")
         yield tab
