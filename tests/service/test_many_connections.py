@@ -109,7 +109,6 @@ def test_a_burst_of_idle_connections_ends_no_server(base: Path, server: str, cal
         assert answers(server, port)
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("server", ["mcp", "page"])
 def test_complaints_that_nobody_reads_stop_no_server(base: Path, server: str) -> None:
     make_org(base, resume("ada"))
