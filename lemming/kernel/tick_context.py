@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 class TickContext(ObjectCache):
     """A tick: one view of an organisation, in which its turns run. Later edits count from the next tick.
 
+    Made by `take_snapshot`, and named `snapshot` in the code that runs ticks. (The snapshot of a capability is another
+    thing: the result of `prepare` for one turn.)
+
     `reports`: of the tick's finished turns, by agent. A turn may use only those of turns that it waits for: others may
     finish sooner by chance.
     """
@@ -37,7 +40,7 @@ class TickContext(ObjectCache):
     survey: Survey
     plan: TickPlan
     servers: Mapping[str, Json] = field(default_factory=dict)  # server catalogues, by source
-    began_ns: int = 0  # wall clock of the machine as it was taken
+    began_ns: int = 0  # wall clock of the machine before the first file was read
     reports: dict[str, TurnReport] = field(default_factory=dict)
     _caches: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 

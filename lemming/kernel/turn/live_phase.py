@@ -110,9 +110,9 @@ class LivePhase(ObjectCache):
     """The live phase of one turn.
 
     `tick`: the tick; None if the request is only shown and nothing is sent. `results`: recorded results of the
-    turn's calls by number. `answers`: recorded answers of models. `unwritten_files`: files of earlier turns that are not
-    on disk yet, by path. `plan_call` makes a call that only plans changes of files. `count_spending` makes the engine
-    reserve the highest cost of each request before it is sent, and returns what is reserved and not settled now.
+    turn's calls by number. `answers`: recorded answers of models. `get_unwritten_files` returns files of earlier turns that
+    are not on disk yet, by path. `plan_call` makes a call that only plans changes of files. `count_spending` makes the
+    engine reserve the highest cost of each request before it is sent, and returns what is reserved and not settled now.
     `verdicts` and `grants` (approvals, by capability) are those of the current call.
     """
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 class TurnApprovals:
     """Questions of a turn to persons, and the calls and entries that persons approved.
 
-    `snapshot`: state of requests outside of calls (`asked`), persons to ask about new items (`new`, `spend`,
-    `askable`), decisions on calls, and preapprovals.
+    `snapshot`: approval requests that belong to no call of a tool, such as those to raise a limit (`asked`), persons to
+    ask about new items (`new`, `spend`, `askable`), decisions on calls (`decided`), and preapprovals.
     """
 
     def __init__(self, turn_state: TurnState) -> None:

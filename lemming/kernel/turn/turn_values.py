@@ -32,7 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, slots=True)  # made for every turn, and a frozen one takes three times as long
 class TurnInputs:
-    """Inputs of a turn, all recorded in the journal before the first model call."""
+    """Inputs of a turn, all recorded in the journal before the first model call.
+
+    `model`: the line of `config/models.json`. `allocation`: the agent's credit limits. `repairs`: maximum corrections of
+    each reply. `state`: the agent's ledger before the turn. `read`: the read mark after a written turn. `warned`: True
+    if the prompt warns of the soft cap.
+    """
 
     agent: Agent
     tick: int
@@ -48,6 +53,7 @@ class TurnInputs:
     """The form of its replies; None: they are the contract's four keys, as all were up to 0.2.0."""
     warned: bool = False
     fingerprint: dict[str, Any] | None = None
+    """Digests of the agent's files besides entries, for `"wake": "changed"`; None for an agent that wakes otherwise."""
     damaged: frozenset[str] = frozenset()
     """Keys of memories whose files a person damaged, which are not overwritten."""
     task: CurrentRequest | None = None
@@ -55,7 +61,7 @@ class TurnInputs:
     open_requests: dict[str, str] = field(default_factory=dict)
     """The askers by identity of the open requests shown beside others."""
     said_requests: dict[str, str] = field(default_factory=dict)
-    """Likewise of new entries that ask the agent for something, and are shown as all others."""
+    """The askers by identity of requests that the inbox shows as ordinary entries, which the turn need not answer."""
     given: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Snapshots of the participating capabilities, by name (`turn.turn_hooks`)."""
     loops: LoopSettings | None = None
@@ -67,7 +73,7 @@ class TurnInputs:
     memories_seen: Mapping[str, str] | None = None
     """The digests of the agent's memories as the turn began; None: a record does not have them."""
     problem: ProviderError | None = None
-    """Reason that no model can be called any more, or empty."""
+    """Error raised by each model call: the resume or the settings have changed since the record. Not recorded."""
 
     @property
     def first_messages(self) -> list[Message]:
@@ -138,7 +144,11 @@ Steps = Generator[Step, Any, End]
 
 
 class AnswerSource(Protocol):
-    """Source of a turn's answers: first the record, then the outside world."""
+    """Source of a turn's answers: first the record, then the outside world.
+
+    Model calls (`call`) and tool calls (`index`) are numbered apart, each from 0 in the turn. `at` is the time of the
+    reply that makes the call. `staged`: files of the turn that are not written yet, by `FileEffect.path_key`.
+    """
 
     def ask(self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
         """Return model answer number `call`.

@@ -263,7 +263,7 @@ class TurnWrites(TurnStateValues):
     def add_result(
         self, tool: str, args: dict[str, Any], result: ToolResult, call_id: str = "", *, is_entry: bool = False
     ) -> None:
-        """Add a result to show to the model next. `call` is the backend's id of the call, if any.
+        """Add a result to show to the model next. `call_id` is the backend's id of the call, if any.
 
         `is_entry`: True if an entry asks a person and no tool was called.
         """

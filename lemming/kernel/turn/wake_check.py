@@ -44,7 +44,10 @@ class FurtherTurn:
 
 
 def is_due_always(tick_context: TickContext, agent: Agent, wake: Wake, state: AgentState) -> bool:
-    """Return True if an agent takes a turn without news. An agent with open sub-requests takes none."""
+    """Return True if an agent that is due by its schedule takes a turn without news.
+
+    An agent with open sub-requests takes none, with any `wake`.
+    """
     if wake != "always" and agent.name not in tick_context.chosen:
         return False
     return not (state.requests and any(request.open_sub_requests for request in state.requests))
