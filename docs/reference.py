@@ -105,7 +105,7 @@ def render_findings() -> str:
 
 
 def render_events() -> str:
-    """Return a table of the events, journalled events first."""
+    """Return a table of the events, journaled events first."""
     # dict: each module once, in the order of the table
     modules = dict.fromkeys(import_path.partition(":")[0] for _, import_path in provided("records").values())
     event_modules = (lemming.kernel.journal.engine_events, *map(import_module, modules))

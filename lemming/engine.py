@@ -206,9 +206,9 @@ def build_report(tick: int, records: Sequence[Record]) -> TickReport:
 
 
 def _run_next(runtime: Runtime, counted: int) -> TickReport:
-    journalled = journal_ticks(runtime.org, with_sealed=False)
-    tick = _resolve_next_tick(runtime, counted, journalled)
-    return _record_tick(runtime, run_one_tick(runtime, tick, journalled, advance=True))
+    journaled = journal_ticks(runtime.org, with_sealed=False)
+    tick = _resolve_next_tick(runtime, counted, journaled)
+    return _record_tick(runtime, run_one_tick(runtime, tick, journaled, advance=True))
 
 
 def _record_tick(runtime: Runtime, report: TickReport) -> TickReport:
@@ -218,7 +218,7 @@ def _record_tick(runtime: Runtime, report: TickReport) -> TickReport:
     return report
 
 
-def _resolve_next_tick(runtime: Runtime, counted: int, journalled_ticks: list[int]) -> int:
+def _resolve_next_tick(runtime: Runtime, counted: int, journaled_ticks: list[int]) -> int:
     """Return the tick to run, after repairing an interrupted counter update.
 
     `tick.json` is replaced before the journal is closed: an unclosed journal of the previous tick is closed
@@ -228,12 +228,12 @@ def _resolve_next_tick(runtime: Runtime, counted: int, journalled_ticks: list[in
     if problem := explain_skipped_ticks(counted, runtime.next_tick):
         runtime.report_problem(problem)
     runtime.next_tick = counted
-    next_tick = find_next_tick(runtime.org, counted, journalled_ticks, boot_id=runtime.clock.boot_id)
+    next_tick = find_next_tick(runtime.org, counted, journaled_ticks, boot_id=runtime.clock.boot_id)
     if next_tick.to_error:
         raise next_tick.to_error
     if next_tick.tick != counted:
         read_at = (
-            previous_reading(runtime.base, next_tick.tick, journalled_ticks) if load_counter(runtime.base)[1] else ""
+            previous_reading(runtime.base, next_tick.tick, journaled_ticks) if load_counter(runtime.base)[1] else ""
         )
         persist_tick(runtime.base, next_tick.tick, read_at=read_at, sync=True)
     if next_tick.unclosed is not None:

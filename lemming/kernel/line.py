@@ -243,7 +243,7 @@ class Tick:
         return turn.report
 
     def _find_skip(self, name: str) -> records.TurnSkipped | None:
-        """Return that a due agent cannot pay for a call, or None."""
+        """Return the record of the skip if a due agent cannot pay for a call, or None."""
         agent, spent = self.survey.agents[name], read_state(self.org, name, before_tick=self.number).credits
         try:
             check_credits(self.config.model(agent.model.key), resolve_credits(self.config, name, agent.credits), spent)
@@ -285,18 +285,18 @@ class Tick:
         )  # fmt: skip
 
     def _record_start(self, start: records.TurnStarted) -> records.TurnStarted:
-        """Record what a turn starts from. What all turns of the agent share stands apart from the news."""
+        """Record what a turn starts from. What all turns of the agent share stands apart: a journal holds it once."""
         plain = start.as_json()
         shared = {"prompt": [], **{key: plain[key] for key in PREFIX_FIELDS if key in plain and key != "prompt"}}
-        news = dump_compact({key: value for key, value in plain.items() if key not in PREFIX_FIELDS})[1:-1]
-        self.journal.begin_turn(start.agent, lambda: start, dump_compact(shared), [start.prompt[0]["content"]], news)
+        own = dump_compact({key: value for key, value in plain.items() if key not in PREFIX_FIELDS})[1:-1]
+        self.journal.begin_turn(start.agent, lambda: start, dump_compact(shared), [start.prompt[0]["content"]], own)
         return start
 
     def _commit(self, turn: Turn, *, is_replay: bool) -> None:
         """Write a turn's files, then the agent's state, then that the turn is over. Writing twice changes nothing."""
         self.journal.sync()
-        for effect in turn.effects:
-            apply_effect(self.org.base, effect, is_replay=is_replay)
+        for file in turn.files:
+            apply_effect(self.org.base, file, is_replay=is_replay)
         write_state(self.org, turn.agent.name, turn.state)
         failed_state = {"state": turn.state.as_json()} if turn.report.status == "failed" else {}
         self.journal.append(records.TurnCommitted(report=turn.report, **failed_state))
@@ -375,7 +375,7 @@ class Turn:
 
     report: TurnReport
     state: AgentState
-    effects: Sequence[FileEffect] = ()
+    files: Sequence[FileEffect] = ()
 
     def __init__(self, tick: Tick, agent: Agent, start: records.TurnStarted, past: Sequence[records.Record]) -> None:
         self.tick, self.agent, self.start, self.before = tick, agent, start, AgentState.from_json(start.state)
@@ -534,7 +534,7 @@ class Turn:
         is_written = status in ("done", "waiting")
         entries = [entry for _, entry in self.entries.values()] if is_written else []
         staged = order_effects(self.staged.values()) if is_written else []
-        self.effects = [*staged, *map(to_file_effect, entries)]  # entries last: what they mention is there by then
+        self.files = [*staged, *map(to_file_effect, entries)]  # entries last: what they mention is there by then
         calls = len(self.tools)
         waits_for = f"{calls} tool result{'s' if calls > 1 else ''} for its next turn" if status == "waiting" else ""
         costs = self._charge(status)
@@ -543,11 +543,11 @@ class Turn:
             error=errors.error_name(error) if error else "", model=self.answers[-1].model if self.answers else "",
             entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
             tools=self.tools, memory=[update.key for update in self.memories.values() if is_written],
-            files=[{"path": effect.path_key, "sha256": effect.digest} for effect in self.effects if not effect.removes],
-            removed=[effect.path_key for effect in self.effects if effect.removes],
+            files=[{"path": effect.path_key, "sha256": effect.digest} for effect in self.files if not effect.removes],
+            removed=[effect.path_key for effect in self.files if effect.removes],
             remarks=self.remarks, notes=self.notes, **costs,
         )  # fmt: skip
-        self.state.end = "" if end == USUAL_ENDS[status] else end
+        self.state.end = "" if end == USUAL_ENDS[status] else end  # the status says the rest: ledgers stay short
         has_answer, has_entries = bool(self.answers), bool(self.entries)
         self.state.loops = self.progress.count_turn(error, self.memories.values(), has_answer, has_entries)
         if is_written:

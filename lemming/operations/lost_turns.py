@@ -25,7 +25,7 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.snapshot import take_snapshot
-from lemming.operations.turns.running_tick import Tick, is_behind, is_other_agent
+from lemming.operations.turns.running_tick import Tick, is_former_agent, is_ledger_behind
 
 MAX_TICKS_BACK = 100
 _TURN = re.compile(rb'\{"type":"turn_(started|committed)","epoch":\d+,"agent":"([^"]+)"')
@@ -52,12 +52,14 @@ def _find_lost(org: Organisation, tick: int) -> list[str]:
     for match in filter(None, map(_TURN.match, _iter_raw_lines(org, tick))):
         kinds[match[1]][match[2].decode()] += 1
     ended = kinds[b"committed"]
-    behind = {name for name in kinds[b"started"] if ended[name] and is_behind(org, name, (tick, ended[name] - 1))}
+    behind = {
+        name for name in kinds[b"started"] if ended[name] and is_ledger_behind(org, name, (tick, ended[name] - 1))
+    }
     if not behind:
         return []
     records = read_journal(org, tick, limit_bytes=OWN_LIMIT_BYTES)
     starts = (record for record in records if isinstance(record, TurnStarted) and record.agent in behind)
-    return sorted({start.agent for start in starts if not is_other_agent(org, start)})
+    return sorted({start.agent for start in starts if not is_former_agent(org, start)})
 
 
 def _iter_raw_lines(org: Organisation, tick: int) -> Iterator[bytes]:

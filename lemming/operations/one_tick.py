@@ -56,18 +56,18 @@ from lemming.operations.turns.idle_agents import find_quiet_reports
 RESERVED_BYTES = 1 << 20  # of room on the disk, before anything is paid for
 
 
-def run_one_tick(runtime: Runtime, tick: int, journalled: list[int], *, advance: bool) -> TickReport:
+def run_one_tick(runtime: Runtime, tick: int, journaled: list[int], *, advance: bool) -> TickReport:
     """Run a tick, or finish an interrupted one, and return its report.
 
-    `journalled`: the ticks with a journal file of their own, in order. `advance`: whether `tick.json` moves
+    `journaled`: the ticks with a journal file of their own, in order. `advance`: whether `tick.json` moves
     on to the next tick. The engine has checked that this tick is not committed.
     """
     began = time.perf_counter()
-    # 1. The folder is locked: `open_to_run` made the runtime. What follows is the same for a new tick and
+    # 1. The folder is locked: `lemming.engine.open_to_run` made the runtime. What follows is the same for a new tick and
     #    for one that was interrupted; `is_begun` says that its journal is already there.
-    is_begun = journalled[-1:] == [tick]
+    is_begun = journaled[-1:] == [tick]
     config = runtime.load_config()
-    _check_past(runtime, config, tick, journalled)
+    _recover_past(runtime, config, tick, journaled)
 
     # 2. Receive messages, before the snapshot: what has arrived is for this tick.
     gateways = runtime.org.get_cache(Gateways) if config.has_channels and runtime.uses_gateways else None
@@ -76,17 +76,17 @@ def run_one_tick(runtime: Runtime, tick: int, journalled: list[int], *, advance:
 
     # 3. Plan: the agents that are due, in the order of their turns. A tick that was begun keeps its plan.
     records = read_journal(runtime.org, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
-    snapshot = _take_snapshot(runtime, config, tick, journalled, records)
+    snapshot = _take_snapshot(runtime, config, tick, journaled, records)
     _announce_tick(runtime, snapshot, records)
 
     quiet = None if is_begun else find_quiet_reports(snapshot)
-    if quiet is not None and _can_be_quiet(runtime, config, journalled):  # no turns: only the counter moves on
+    if quiet is not None and _can_be_quiet(runtime, config, journaled):  # no turns: only the counter moves on
         report = _end_quiet_tick(runtime, snapshot, quiet, began, advance=advance)
     else:
         if not is_begun and tick != runtime.last_tick + 1:  # otherwise this engine has written the ledgers
             require_no_later_turns(runtime.org, tick, snapshot.plan.order)
         snapshot = _scan_servers(runtime, snapshot, find_plan(records))
-        report = _run_with_journal(runtime, snapshot, journalled, began, advance=advance)
+        report = _run_with_journal(runtime, snapshot, journaled, began, advance=advance)
 
     # 9. Deliver entries that are addressed to channels. A stopped tick delivers when it is finished.
     if gateways and report.is_complete:
@@ -94,19 +94,19 @@ def run_one_tick(runtime: Runtime, tick: int, journalled: list[int], *, advance:
     return report
 
 
-def _can_be_quiet(runtime: Runtime, config: Config, journalled: list[int]) -> bool:
+def _can_be_quiet(runtime: Runtime, config: Config, journaled: list[int]) -> bool:
     """Return False if a tick without turns needs a journal, because the newest lacks a settings file.
 
     A pause seen only by quiet ticks must hold in the next process, whatever happens to its file. Before the first journal
     nothing can be lost.
     """
-    if journalled and config.digests and runtime.journaled_settings is None:
+    if journaled and config.digests and runtime.journaled_settings is None:
         runtime.journaled_settings = load_recorded_settings(runtime.org)
-    return not journalled or not config.digests.keys() - (runtime.journaled_settings or set())
+    return not journaled or not config.digests.keys() - (runtime.journaled_settings or set())
 
 
 def _run_with_journal(
-    runtime: Runtime, snapshot: TickContext, journalled: list[int], began: float, *, advance: bool
+    runtime: Runtime, snapshot: TickContext, journaled: list[int], began: float, *, advance: bool
 ) -> TickReport:
     """Run steps 4 to 8 of a tick with turns."""
     # Imported here: all that a turn needs, which a tick without turns does not pay for.
@@ -122,12 +122,12 @@ def _run_with_journal(
         epoch=runtime.epoch,
         durability=config.org.durability,
         prompts=runtime.prompts,
-        tell=runtime.notify if runtime.has_observers else ignore_event,
+        notify=runtime.notify if runtime.has_observers else ignore_event,
     ) as journal:
         journal.reserve(RESERVED_BYTES)
-        previous = next((at for at in reversed(journalled) if at < tick), None)
+        previous = next((earlier for earlier in reversed(journaled) if earlier < tick), None)
         current = Tick.start_or_resume(runtime, journal, snapshot, previous=previous)
-        _start_calls(runtime, journal)
+        _set_up_batching(runtime, journal)
 
         # 5. Every turn: record its inputs, ask, act, write its files, commit. A committed turn is not taken
         #    again. Turns that do not wait for each other run in parallel; the files are the same. From here:
@@ -152,7 +152,7 @@ def _run_with_journal(
 
         # 8. The last record commits the tick.
         journal.append(TickCommitted(tick=report.tick, advanced=advance, totals=report.totals))
-    if journalled and journalled[-1] // TICKS_PER_SEGMENT < tick // TICKS_PER_SEGMENT:
+    if journaled and journaled[-1] // TICKS_PER_SEGMENT < tick // TICKS_PER_SEGMENT:
         seal_old_journals(runtime.org, tick, config.org.plain_journals)
         if (kept_ticks := config.org.kept_journals) is not None:
             for segment in remove_old_segments(runtime.org, tick, kept_ticks):
@@ -161,29 +161,29 @@ def _run_with_journal(
     return report
 
 
-def _check_past(runtime: Runtime, config: Config, tick: int, journalled: list[int]) -> None:
+def _recover_past(runtime: Runtime, config: Config, tick: int, journaled: list[int]) -> None:
     """Write the first counter, require that no later tick has run, and restore what a power cut took."""
     base = runtime.base
     if not path_exists(f"{base}/{paths.TICK_FILE}"):  # the first run ever: before there is a journal
         if problem := missing_counter_problem(base):
             runtime.report_problem(problem)
         persist_tick(base, load_tick(base), sync=config.org.durability != "off")
-    require_newest(runtime.org, tick, journalled)
+    require_newest(runtime.org, tick, journaled)
     if not runtime.has_checked_history:  # once, as the engine starts
         runtime.has_checked_history = True
-        if earlier := [at for at in journalled if at < tick]:
+        if earlier := [number for number in journaled if number < tick]:
             from lemming.operations.lost_turns import restore_lost_turns
 
             restore_lost_turns(runtime, config, earlier)
 
 
 def _take_snapshot(
-    runtime: Runtime, config: Config, tick: int, journalled: list[int], records: list[Record]
+    runtime: Runtime, config: Config, tick: int, journaled: list[int], records: list[Record]
 ) -> TickContext:
     """Return the files as all turns of this tick see them, with the recorded or a new plan."""
     started = find_plan(records)
     plan = TickPlan.from_record(started) if started else None
-    since = partial(runtime.previous_reading, tick, journalled)
+    since = partial(runtime.previous_reading, tick, journaled)
     snapshot = take_snapshot(runtime.org, config, tick, plan, at=runtime.now(), since=since)
     if runtime.is_immediate and not started:
         from lemming.operations.pending_work import immediate_snapshot  # a tick by the clock does not look
@@ -276,8 +276,8 @@ def _end_quiet_tick(
     return report
 
 
-def _start_calls(runtime: Runtime, journal: Journal) -> None:
-    """Take the journal of a tick for its model calls, and start batching the calls if the run requests it.
+def _set_up_batching(runtime: Runtime, journal: Journal) -> None:
+    """Give the runtime the tick's journal, and a batcher for its model calls if the run asks for one.
 
     Batches sent by an earlier attempt are always awaited, because they are paid for. Raises `ConfigError` if the
     capability is not installed.

@@ -53,18 +53,18 @@ def max_retention(retention_ticks: int, every: int) -> int:
 
 
 def _find_expired(
-    survey: Survey, config: Config, mail: MailView, run: int, active_agents: Iterable[str]
+    survey: Survey, config: Config, mail: MailView, epoch: int, active_agents: Iterable[str]
 ) -> tuple[list[str], dict[str, int]]:
     """Return the files of entries past their retention, except those retained for a reader with a coming turn.
 
-    The second value is the number of these entries not shown to each agent. `run`: the engine's epoch; findings of an
-    earlier tick are checked again if they can have changed. `active_agents`: agents with a turn in this tick.
+    The second value is the number of these entries not shown to each agent. `epoch`: of this start of the engine; findings
+    of an earlier tick are checked again if they can have changed. `active_agents`: agents with a turn in this tick.
     """
     org, tick, retention = mail.org, mail.tick, config.org.retention_ticks
     if not 0 < retention < tick:
         return [], {}
     state = org.get_cache(_ExpiryState)
-    state.begin_tick(survey, config, run, tick)
+    state.begin_tick(survey, config, epoch, tick)
     state.changed_agents.update(active_agents)
     old = state.find_old_entries(tick - retention)
     if old:
@@ -137,7 +137,7 @@ def _drop_future(
         return started.at if (started := load_plan(org, tick)) else ""
 
     def find_first_tick(due_time: str) -> int:
-        """Return the first journalled tick at or after a time, or the newest tick."""
+        """Return the first journaled tick at or after a time, or the newest tick."""
         index = bisect_left(ticks, due_time, hi=max(len(ticks) - 1, 0), key=load_start_time)
         return ticks[index] if ticks else -1
 
@@ -183,12 +183,12 @@ class _ExpiryState:
         self.org = org
         self._inputs: tuple[Survey, Config, int] | None = None
 
-    def begin_tick(self, survey: Survey, config: Config, run: int, tick: int) -> None:
-        """Select the tick, and forget everything if another survey, config or run begins."""
+    def begin_tick(self, survey: Survey, config: Config, epoch: int, tick: int) -> None:
+        """Select the tick, and forget everything if the survey, the config or the epoch is another."""
         self.tick = tick
-        if self._inputs and self._inputs[0] is survey and self._inputs[1] is config and self._inputs[2] == run:
+        if self._inputs and self._inputs[0] is survey and self._inputs[1] is config and self._inputs[2] == epoch:
             return
-        self._inputs, self.config = (survey, config, run), config
+        self._inputs, self.config = (survey, config, epoch), config
         self.changed_agents: set[str] = set()  # agents whose ledgers may have changed
         self._needed: dict[str, frozenset[str]] | None = None
         self._check_ticks = dict.fromkeys(filter(paths.AGENT_NAME.match, list_agent_folders(self.org.base)), 0)

@@ -10,7 +10,7 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
-from lemming.operations.turns.parallel_turns import RARE, reduce_collections
+from lemming.operations.turns.parallel_turns import RARE, limit_garbage_collection
 from lemming.testing import make_org, resume
 
 
@@ -23,7 +23,7 @@ def _as_before() -> Iterator[None]:
 
 
 def test_blocks_that_overlap_end_together() -> None:
-    one, other = reduce_collections(), reduce_collections()
+    one, other = limit_garbage_collection(), limit_garbage_collection()
     one.__enter__()
     other.__enter__()
     one.__exit__(None, None, None)
@@ -35,7 +35,7 @@ def test_blocks_that_overlap_end_together() -> None:
 @pytest.mark.parametrize("threshold", [(0, 10, 10), (90_000, 5, 5)])
 def test_whoever_collects_more_rarely_or_never_is_left_alone(threshold: tuple[int, int, int]) -> None:
     gc.set_threshold(*threshold)
-    with reduce_collections():
+    with limit_garbage_collection():
         assert gc.get_threshold() == threshold
     assert gc.get_threshold() == threshold
 

@@ -175,9 +175,9 @@ class Journal:
         epoch: int,
         durability: Durability,
         prompts: PromptWriter | None = None,
-        tell: Observer = ignore_event,
+        notify: Observer = ignore_event,
     ) -> None:
-        self.tick, self._epoch, self._durability, self._on_event = tick, epoch, durability, tell
+        self.tick, self._epoch, self._durability, self._on_event = tick, epoch, durability, notify
         self._base, relative = base, paths.journal_file(tick)
         self._writing, self._syncing = threading.Lock(), threading.Lock()
         self._failure: DiskError | None = None

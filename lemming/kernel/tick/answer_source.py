@@ -81,7 +81,7 @@ class JournaledAnswers:
         snapshot: TickContext,
         inputs: TurnInputs,
         commits: Commits,
-        get_tick: Callable[[], TickScope],
+        get_scope: Callable[[], TickScope],
         active: Sequence[Capability],
     ) -> None:
         self._runtime, self._journal, self._inputs, self._commits = runtime, journal, inputs, commits
@@ -90,7 +90,7 @@ class JournaledAnswers:
         self._announced: set[int] = set()  # model calls of earlier attempts that may have acted outside
         self._started: dict[int, ToolStarted] = {}
         self._finished: dict[int, ToolFinished] = {}
-        self._get_tick, self._active, self._spent = get_tick, active, inputs.state.consumed_credits
+        self._get_scope, self._active, self._spent = get_scope, active, inputs.state.consumed_credits
         self._name, limit = inputs.agent.name, inputs.agent.turn.deadline_s
         self._first_number = inputs.turn * NUMBERS_PER_TURN  # the turn numbers its calls from 0, the tick from here
         self._check_count = 0
@@ -98,7 +98,7 @@ class JournaledAnswers:
         self._requests: ModelRequests | None = None  # nothing checks the requests of most turns
         if inputs.task or inputs.given or active:
             self._requests = ModelRequests(
-                runtime, journal, snapshot, inputs, self._answers, lambda: self._live, self._sync_records
+                runtime, journal, snapshot, inputs, self._answers, lambda: self._live_chain, self._sync_records
             )
         # A replay takes no time of its own: a slow machine must not end a turn that had ended well.
         self._deadline = Deadline(limit, clock=runtime.monotonic) if limit and runtime.is_live else NEVER
@@ -148,7 +148,7 @@ class JournaledAnswers:
     ) -> None:
         """Start the calls of a reply, numbered from `first`, that can run in parallel."""
         first += self._first_number
-        self._make_live_calls.start_calls(first, calls, lambda index: CallView(index, at, staged(), self._spent))
+        self._live_calls.start_calls(first, calls, lambda index: CallView(index, at, staged(), self._spent))
 
     def is_approved(
         self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect], questions: Sequence[AskPerson]
@@ -157,7 +157,7 @@ class JournaledAnswers:
         index += self._first_number
         if record := self._finished.get(index):
             return was_approved(record, len(questions))
-        return self._make_live_calls.is_approved(call, CallView(index, at, staged, self._spent), questions)
+        return self._live_calls.is_approved(call, CallView(index, at, staged, self._spent), questions)
 
     def call_tool(
         self,
@@ -173,11 +173,11 @@ class JournaledAnswers:
         record = self._finished.get(index)
         if record is None:
             view = CallView(index, at, staged, self._spent)
-            live = self._make_live_calls.call_and_record(call, view, questions, approved)
+            live = self._live_calls.call_and_record(call, view, questions, approved)
             record = self._append_record(self._finished, index, live)
         result = restore_result(record)
         self._spent += result.passed_on
-        self._make_live_calls.successes[call.tool] += result.success
+        self._live_calls.successes[call.tool] += result.success
         return result
 
     def refuse(self, index: int, call: ToolCall, refusal: ToolResult, approved: int = 0) -> None:
@@ -191,11 +191,13 @@ class JournaledAnswers:
         return self._first_number + index in self._finished or self._first_number + index in self._started
 
     @cached_property
-    def _make_live_calls(self) -> LiveCalls:
+    def _live_calls(self) -> LiveCalls:
         from lemming.kernel.tick.turn_calls import LiveCalls  # imported only if needed
 
         runtime, journal, snapshot, commits = self._runtime, self._journal, self._snapshot, self._commits
-        return LiveCalls(runtime, journal, snapshot, self._phase, commits, self._deadline, self._started, self._live)
+        return LiveCalls(
+            runtime, journal, snapshot, self._phase, commits, self._deadline, self._started, self._live_chain
+        )
 
     @cached_property
     def _phase(self) -> LivePhase:
@@ -204,7 +206,7 @@ class JournaledAnswers:
         return LivePhase(
             self._inputs,
             self._runtime.base,
-            self._get_tick(),
+            self._get_scope(),
             results=self._finished,
             answers=self._answers,
             get_unwritten_files=lambda: self._commits.unwritten_files,
@@ -213,7 +215,7 @@ class JournaledAnswers:
         )
 
     @cached_property
-    def _live(self) -> LiveChain | None:
+    def _live_chain(self) -> LiveChain | None:
         """The interceptors of live effects, or None."""
         if not (self._inputs.given or self._active):
             return None
@@ -225,7 +227,7 @@ class JournaledAnswers:
         """Return the finding of the turn's next check, recorded or live. Raises its error."""
         view = CallView(self._first_number + self._check_count, at, staged or {}, self._spent)
         self._check_count += 1
-        return self._make_live_calls.run_check(name, run, view, needs_files=staged is not None)
+        return self._live_calls.run_check(name, run, view, needs_files=staged is not None)
 
     def had_side_effects(self, index: int) -> bool:
         """Return True if the call had side effects, for which the staged files were written first."""

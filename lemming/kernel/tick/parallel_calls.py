@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lemming.kernel.tick.runtime import Runtime
     from lemming.kernel.turn.effect_chain import Steps
 
-HEARD_WITHIN_S = 0.5
+INTERRUPT_DELAY_S = 0.5
 """Longest delay of Ctrl-C: a waiting thread hears it only between two waits."""
 
 
@@ -121,7 +121,7 @@ class ParallelCalls:
         with self._runtime.release_turn_lock():
             while True:
                 try:
-                    return future.result(HEARD_WITHIN_S)
+                    return future.result(INTERRUPT_DELAY_S)
                 except TimeoutError:
                     if future.done():  # the tool itself raised it
                         raise

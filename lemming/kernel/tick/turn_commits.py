@@ -299,8 +299,8 @@ def _to_failed_outcome(
     return TurnOutcome(TurnReport(**{**vars(outcome.report), **failed}), state, lambda: state)
 
 
-SHARE = 16
-"""Divides the limit of open files of the process: each agent keeps four files open."""
+OPEN_FILES_DIVISOR = 16
+"""Each agent keeps four files open: so all of them use a quarter of what the process may open."""
 MAX_AGENTS = 256
 
 
@@ -345,7 +345,7 @@ class AgentHandleCache:
     def __init__(self, org: Organisation) -> None:
         self._org, self._base = org, str(org.base)
         self._handles: dict[str, AgentHandles] = {}
-        self._max_agents = min(MAX_AGENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE)
+        self._max_agents = min(MAX_AGENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // OPEN_FILES_DIVISOR)
 
     def get_handles(self, agent: str) -> AgentHandles | None:
         """Return the open handles of an agent, or None for a removed agent."""

@@ -35,7 +35,7 @@ from lemming.kernel.turn.wake_check import FurtherTurn
 from lemming.operations.misplaced_files import find_misplaced
 from lemming.operations.turns.idle_agents import find_idle_cache
 from lemming.operations.turns.lanes import make_lane_lookup
-from lemming.operations.turns.parallel_turns import TurnProgress, TurnRow, reduce_collections, run_turns
+from lemming.operations.turns.parallel_turns import TurnProgress, TurnRow, limit_garbage_collection, run_turns
 from lemming.operations.turns.running_tick import (
     NO_LONGER_ALLOWED,
     Tick,
@@ -45,7 +45,7 @@ from lemming.operations.turns.running_tick import (
 )
 from lemming.operations.turns.turn_dependencies import TurnWaits, build_dependencies, find_waits, skip_idle
 
-HARMLESS = frozenset({"requests", "answers"})
+CONCURRENT_SAFE = frozenset({"requests", "answers"})
 """Capabilities that may have inputs in concurrent turns: no turn changes these inputs for the next."""
 REPLACES_A_MEMORY = "memory_write"
 
@@ -65,7 +65,7 @@ def take_turns(tick: Tick) -> None:
     get_lane = None
     if not runtime.batcher and max_turns > settings.parallel_limit:  # else all turns fit without lanes
         get_lane = make_lane_lookup(agents, snapshot.config, runtime.backends.max_calls)
-    with commits.log, open_folder(f"{runtime.base}/.") as tick.root, reduce_collections():
+    with commits.log, open_folder(f"{runtime.base}/.") as tick.root, limit_garbage_collection():
         # In series each turn sees the writes of the turns before it: no waits are needed.
         if max_parallel > 1:
             dependencies = build_dependencies(tick, _turn_agents(tick))
@@ -207,7 +207,7 @@ class AgentTurns:
         self._tick.is_stopped = True
         return None
 
-    # --- at once ------------------------------------------------------------------------------
+    # --- concurrent turns ---------------------------------------------------------------------
 
     def _can_run_concurrently(self, inputs: TurnInputs) -> bool:
         agent = self._snapshot.survey.agents.get(self._name)
@@ -339,7 +339,7 @@ def _can_run_concurrently(inputs: TurnInputs, tools: Iterable[Tool], max_turns: 
         return False
     if inputs.fingerprint is not None or inputs.agent.turn.strategy:
         return False
-    if inputs.model.provider in NO_MODELS or not inputs.given.keys() <= HARMLESS:
+    if inputs.model.provider in NO_MODELS or not inputs.given.keys() <= CONCURRENT_SAFE:
         return False
     if not all(
         isinstance(tool, EngineTool) and (tool.tool_class == "read" or tool.name == REPLACES_A_MEMORY) for tool in tools

@@ -26,7 +26,7 @@ class TurnRow(NamedTuple):
 
 
 Work = Callable[[str], TurnRow | None]
-HEARD_WITHIN_S = 0.5
+INTERRUPT_DELAY_S = 0.5
 """Longest delay of a Ctrl-C that came just before the main thread began to wait."""
 
 
@@ -146,7 +146,7 @@ class _ConcurrentRun:
         """
         while True:
             with contextlib.suppress(Empty):
-                self._idle_signal.get(timeout=HEARD_WITHIN_S)
+                self._idle_signal.get(timeout=INTERRUPT_DELAY_S)
                 # A signal may be old: threads that began while the main thread took a turn may have ended before others.
                 if not self._running:
                     return
@@ -278,7 +278,7 @@ _saved_threshold = (0, 0, 0)
 
 
 @contextmanager
-def reduce_collections() -> Iterator[None]:
+def limit_garbage_collection() -> Iterator[None]:
     """Run the block with rare garbage collections, unless the threshold is already higher.
 
     Objects of hundreds of turns survive a collection and are scanned again and again without effect: half a millisecond

@@ -201,7 +201,7 @@ class Tick:
             return True
         ended = {record.turn_key for record in records if isinstance(record, TurnCommitted)}
         starts = (start for start in records if isinstance(start, TurnStarted) and start.turn_key in ended)
-        return is_lost(self.runtime.org, self.plan.tick, starts)
+        return has_lost_turn(self.runtime.org, self.plan.tick, starts)
 
     def run_turn(self, inputs: TurnInputs) -> TurnOutcome:
         """Run a turn to its end and return its outcome."""
@@ -236,8 +236,8 @@ class Tick:
         return abandon_turn(self.journal, inputs, records, reason=reason, error=error, plugins=self._plugins)
 
     def _make_answer_source(self, inputs: TurnInputs) -> JournaledAnswers:
-        active, get_tick = self.active_capabilities, lambda: self.scope
-        return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits, get_tick, active)
+        active, get_scope = self.active_capabilities, lambda: self.scope
+        return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits, get_scope, active)
 
     @cached_property
     def has_limits(self) -> bool:
@@ -265,7 +265,7 @@ def _is_self_contained(ended: TurnEnded) -> bool:
 NO_LONGER_ALLOWED = "NoLongerAllowed"
 """The `error` of a turn with recorded calls that its agent may no longer make."""
 
-NOTHING = AgentPermissions(read_outboxes=[], tools=[], file_access=FileAccess(allow_read=[], allow_write=[]))
+NO_PERMISSIONS = AgentPermissions(read_outboxes=[], tools=[], file_access=FileAccess(allow_read=[], allow_write=[]))
 
 
 def restore_inputs(started: TurnStarted, snapshot: TickContext) -> TurnInputs:
@@ -278,7 +278,7 @@ def restore_inputs(started: TurnStarted, snapshot: TickContext) -> TurnInputs:
     config, agent = snapshot.config, snapshot.survey.agents.get(inputs.agent.name)
     if agent is None:
         problem = UnknownModel(f"the resume of {inputs.agent.name} is missing or broken: no model is called")
-        return replace(inputs, agent=replace(inputs.agent, permissions=NOTHING), problem=problem)
+        return replace(inputs, agent=replace(inputs.agent, permissions=NO_PERMISSIONS), problem=problem)
     model = replace(agent.model, temperature=inputs.agent.model.temperature)
     inputs = replace(
         inputs,
@@ -343,12 +343,14 @@ def resume_blocker(inputs: TurnInputs, snapshot: TickContext) -> str:
     return ""
 
 
-def is_lost(org: Organisation, tick: int, starts: Iterable[TurnStarted]) -> bool:
+def has_lost_turn(org: Organisation, tick: int, starts: Iterable[TurnStarted]) -> bool:
     """Return True if the ledger of an agent in the records ends before the tick."""
-    return any(is_behind(org, start.agent, (tick, start.turn)) and not is_other_agent(org, start) for start in starts)
+    return any(
+        is_ledger_behind(org, start.agent, (tick, start.turn)) and not is_former_agent(org, start) for start in starts
+    )
 
 
-def is_behind(org: Organisation, agent_name: str, turn_position: tuple[int, int]) -> bool:
+def is_ledger_behind(org: Organisation, agent_name: str, turn_position: tuple[int, int]) -> bool:
     """Return True if an agent's ledger ends before the turn with this number in a tick."""
     if not paths.AGENT_NAME.match(agent_name) or not path_exists(f"{org}/{paths.resume_file(agent_name)}"):
         return False
@@ -358,7 +360,7 @@ def is_behind(org: Organisation, agent_name: str, turn_position: tuple[int, int]
         return False
 
 
-def is_other_agent(org: Organisation, start: TurnStarted) -> bool:
+def is_former_agent(org: Organisation, start: TurnStarted) -> bool:
     """Return True if the record belongs to a former agent of the same name.
 
     A new agent has had no turn, and the record is not the first turn of an agent with this resume.
