@@ -331,8 +331,7 @@ def decode_resume(name: str, raw: bytes) -> Document[Agent]:
         own_name = dump_compact(claimed_name[:80]).decode()
         message = f'the name must be the folder\'s name "{name}", got {own_name}'
         hint, place = f'set "name": "{name}" or rename the folder', locate(raw.decode().removeprefix("\ufeff"), "/name")
-        problem = Problem(message, resume, *place, "/name", hint, code="LMG-304")
-        raise ConfigError(str(problem), problems=(problem,))
+        raise _resume_error(resume, message, hint, (*place, "/name"))
     problems: list[Problem] = []
     for problem in document.warnings:
         key = problem.pointer[1:]
@@ -355,8 +354,9 @@ _ELSEWHERE = {
 """Keys easily mistaken for limits in a resume, and the right keys."""
 
 
-def _resume_error(file: str, message: str, hint: str) -> ConfigError:
-    problem = Problem(message, file=file, hint=hint, code="LMG-304")
+def _resume_error(file: str, message: str, hint: str, place: tuple[int, int, str] = (0, 0, "")) -> ConfigError:
+    """Return the error of a resume as a whole. `place`: line, column and JSON pointer."""
+    problem = Problem(message, file, *place, hint, code="LMG-304")
     return ConfigError(str(problem), problems=(problem,))
 
 

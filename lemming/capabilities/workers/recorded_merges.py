@@ -212,9 +212,9 @@ def find_line_origin(
 ) -> tuple[LineTrace, str]:
     """Return a line of a file in a branch or HEAD, and the name of the call that merged it.
 
-    `line`: counts from 1. The name is empty for a commit of a person. `patches`: gives the recorded patches, newest first. They are asked for a
-    commit without the trailers of a single turn, such as a squash of several. Raises RepositoryError without the branch,
-    the file or the line.
+    `line`: counts from 1. The name is empty for a commit of a person. `patches`: gives the recorded patches, newest
+    first. They are asked for a commit without the trailers of a single turn, such as a squash of several. Raises
+    RepositoryError without the branch, the file or the line.
     """
     arguments = ("--porcelain", "--no-textconv", f"-L{line},{line}", _to_revision(revision), "--", path)
     header, _, text = repository.run("blame", *arguments).partition(b"\n\t")
