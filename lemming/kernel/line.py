@@ -288,10 +288,8 @@ class Tick:
         """Record what a turn starts from. What all turns of the agent share stands apart: a journal holds it once."""
         plain = start.as_json()
         shared = {"prompt": [], **{key: plain[key] for key in PREFIX_FIELDS if key in plain and key != "prompt"}}
-        turn_fields = dump_compact({key: value for key, value in plain.items() if key not in PREFIX_FIELDS})[1:-1]
-        self.journal.begin_turn(
-            start.agent, lambda: start, dump_compact(shared), [start.prompt[0]["content"]], turn_fields
-        )
+        fields = dump_compact({key: value for key, value in plain.items() if key not in PREFIX_FIELDS})[1:-1]
+        self.journal.begin_turn(start.agent, lambda: start, dump_compact(shared), [start.prompt[0]["content"]], fields)
         return start
 
     def _commit(self, turn: Turn, *, is_replay: bool) -> None:

@@ -1,4 +1,4 @@
-"""Format of a backup, a .tar.gz of an organisation's files with a manifest at the end, its members, and its restoration.
+"""Format of a backup (a .tar.gz of an organisation's files, then a manifest), its members, and its restoration.
 
 Format: docs/formats.md, "Backup". The manifest proves completeness: a truncated archive has none. A restoration
 unpacks to a staging folder, compares with the manifest, then renames. An archive may come from an arbitrary author:
