@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import reduce
@@ -262,6 +263,18 @@ def test_a_damaged_journal_is_named_and_the_rest_still_adds_up(base: Path, lemmi
     assert ran.objects[-1]["damaged"] == [2]
     assert "tick 2 cannot be read" in ran.err
     assert journal_ticks(base) == [1, 2, 3]
+
+
+def test_what_no_journal_tells_of_is_said_beside_turns_and_calls_that_leave_it_out(
+    base: Path, lemming: Lemming
+) -> None:
+    make_org(base, resume("ada"))
+    lemming("run-once")
+    shutil.rmtree(base / "logs")
+    lemming("run-once")
+    ran = lemming("cost")
+    assert ran.out.splitlines()[1].split()[:4] == ["ada", "1", "1", "2"]
+    assert ran.err == "1 credit of it without a journal: turns and calls leave them out\n"
 
 
 def test_an_organisation_that_has_spent_nothing_says_so(base: Path, lemming: Lemming) -> None:

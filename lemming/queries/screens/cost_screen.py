@@ -97,6 +97,9 @@ def _describe_omissions(costs: CostReport) -> Iterator[Note]:
     if costs.is_pruned:
         amount = f"{format_count(float(costs.unrecorded.credits), 'credit')} were spent before"
         yield Note(f"the oldest journal is of tick {costs.first_tick}: {amount}, without details")
+    elif costs.by == "agent" and any(costs.unrecorded.ledger_amounts):
+        amount = format_count(float(costs.unrecorded.credits), "credit")
+        yield Note(f"{amount} of it without a journal: turns and calls leave them out")
     if any(costs.removed_total.ledger_amounts):
         yield Note(f"removed agents spent {format_count(float(costs.removed_total.credits), 'credit')} of it")
     if costs.judged:
