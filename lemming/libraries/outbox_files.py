@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -26,6 +27,7 @@ from lemming.kernel.messages import (
     decode_entry,
     entry_id,
     list_outbox,
+    parse_file_names,
 )
 from lemming.kernel.org.organisation import OrgPath, require_known_format
 
@@ -109,3 +111,12 @@ def iter_readable(base: OrgPath, names: Iterable[EntryName]) -> Iterator[OutboxE
 def redact_entry(entry: OutboxEntry) -> OutboxEntry:
     """Return an entry without secrets in payload and tags."""
     return replace(entry, payload=redact_json(entry.payload), tags=redact_json(entry.tags))
+
+
+def restore_author(path: str, content: bytes, author: str) -> bytes | None:
+    """Return the content of an entry's file under an earlier name of its author, or None for no valid entry."""
+    _, current_author, _, file = path.split("/")
+    for name in parse_file_names(current_author, [file]):
+        with contextlib.suppress(ConfigError):
+            return replace(decode_entry(name, content), agent=author).content
+    return None

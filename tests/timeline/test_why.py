@@ -10,9 +10,11 @@ from asked_why import HIRE, READER, ask, chain, one, say_as_human, seen
 from typed import Bell, bell, typed
 
 from lemming.engine import run_once
+from lemming.journal_tools.agent_rename import rename_agent
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.messages import entry_id
+from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.memory_files import save_memory
 from lemming.operations.opening import open_org
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
@@ -32,6 +34,18 @@ def test_an_entry_is_followed_back_to_the_person_who_spoke(base: Path, capsys: C
         "         written by ada in tick 1, 2026-01-01 00:00:00, which could see:",
         f"         └─ entry {spoken} of human  [written by a person]  320 rolls",
     ]
+
+
+def test_an_entry_of_a_renamed_agent_is_not_laid_on_a_person(base: Path, capsys: Capsys) -> None:
+    say_as_human(chain(base), "320 rolls")
+    run_once(base, clock=FrozenClock())
+    rename_agent(Organisation(base), "ada", "eve")
+    report = f"agents/eve/outbox/00000001_{entry_id(1, 'ada', 0)}.json"
+    out = typed(capsys, base, "why", report).out
+    assert out.splitlines()[1].startswith("   written by ada in tick 1")
+    assert "[written by a person]  rolls" not in typed(capsys, base, "why", entry_id(1, "bob", 0)).out
+    (base / report).write_text((base / report).read_text().replace("rolls", "cakes"))
+    assert "[written by a person]  cakes were baked" in typed(capsys, base, "why", report).out
 
 
 def test_json_is_the_same_tree(base: Path, capsys: Capsys) -> None:

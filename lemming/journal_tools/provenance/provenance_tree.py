@@ -80,6 +80,7 @@ def _build_entry_node(write_log: WriteLog, turn: TurnRecord, shown_entry: ShownE
     write = write_log.find_write(tick, path)
     current_content = load_file(write_log.base, path)
     content = current_content if current_content is not None else (write_log.load_content(write) if write else None)
+    write = write or write_log.find_renamed_entry(path, current_content)
     node = ProvenanceNode(
         "entry", shown_entry.id, extract_entry_text(content or b""), path, author, is_new=shown_entry.is_new
     )
@@ -311,7 +312,7 @@ def _find_target(write_log: WriteLog, target: str) -> ProvenanceNode:
     if is_folder(f"{write_log.base}/{path}"):
         raise UsageError(f'expected a file, got the folder "{target}"', hint=_suggest_targets(write_log.base, path))
     current_content = load_file(write_log.base, path)
-    write = write_log.find_last_write(path)
+    write = write_log.find_last_write(path) or write_log.find_renamed_entry(path, current_content)
     # a path, or a link on the path, may lead out of the organisation
     is_inside = Path(write_log.base / path).resolve().is_relative_to(Path(write_log.base / ".").resolve())
     if write is None and (current_content is None or not is_inside):

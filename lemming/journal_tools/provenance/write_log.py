@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from itertools import chain, islice, pairwise
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ from lemming.kernel.memory import MEMORY_LIMIT_BYTES, decode_memory
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.libraries.lenient_json import parse_object
+from lemming.libraries.outbox_files import restore_author
 from lemming.read_model.read_model import ReadModel
 from lemming.read_model.tick_queries import load_tick_list, load_ticks
 
@@ -83,6 +85,18 @@ class WriteLog:
         """Return the first write of a file in a tick, or None."""
         sql = "SELECT * FROM file_write WHERE path = ? AND tick = ? ORDER BY rank"
         return next(self._iter_writes(self._query(sql, path, tick)), None)
+
+    def find_renamed_entry(self, path: str, content: bytes | None) -> FileWrite | None:
+        """Return the write of an entry under an earlier name of its author, with the present digest, or None."""
+        match = paths.ENTRY_FILE.match(path.rpartition("/")[2])
+        if content is None or match is None or not path.startswith("agents/"):
+            return None
+        sql = "SELECT * FROM file_write WHERE tick = ? AND path LIKE ? ORDER BY rank"
+        for write in self._iter_writes(self._query(sql, int(match[1]), f"agents/%/outbox/{match[0]}")):
+            former_content = restore_author(path, content, write.path.split("/")[1])
+            if former_content is not None and sha256(former_content).hexdigest() == write.digest:
+                return replace(write, digest=sha256(content).hexdigest())
+        return None
 
     def _iter_writes(self, rows: Iterable[tuple[str, int, int, str, str]]) -> Iterator[FileWrite]:
         """Yield the writes in rows; of a turn that wrote ahead, only the replayed turn tells what it wrote."""

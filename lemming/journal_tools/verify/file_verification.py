@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from hashlib import sha256
@@ -23,7 +23,7 @@ from lemming.journal_tools.verify.state_root import (
 )
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import ConfigError, CorruptState, DiskError, Problem
+from lemming.kernel.base.errors import CorruptState, DiskError, Problem
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.field_types import Json
@@ -32,12 +32,13 @@ from lemming.kernel.journal.journal_file import read_journal
 from lemming.kernel.journal.journal_records import ToolFinished
 from lemming.kernel.journal.ledger import FILE_LIMIT_BYTES, LINE_LIMIT_BYTES
 from lemming.kernel.memory import decode_memory
-from lemming.kernel.messages import decode_entry, parse_file_names
+from lemming.kernel.messages import parse_file_names
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.plugins.capability_table import TEMPORARY_FILES
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.checks import Check
+from lemming.libraries.outbox_files import restore_author
 from lemming.libraries.store_values import is_store_file
 
 FILE_READ_LIMIT_BYTES = 64 << 20
@@ -116,12 +117,10 @@ class VerificationInputs:
 
     def _is_renamed_entry(self, new: str, old: str) -> bool:
         """Return True if an entry has the recorded content, with another author."""
-        author, former = new.split("/")[1], old.split("/")[1]
-        for name in parse_file_names(author, [new.split("/")[3]]):
-            with contextlib.suppress(ConfigError, OSError):
-                entry = decode_entry(name, fs.read_bytes(self.base / new, FILE_READ_LIMIT_BYTES))
-                content = replace(entry, agent=former).content
-                return sha256(content).hexdigest() == self.journal_facts.files[old].sha256
+        with contextlib.suppress(OSError):
+            raw = fs.read_bytes(self.base / new, FILE_READ_LIMIT_BYTES)
+            content = restore_author(new, raw, old.split("/")[1]) or b""
+            return sha256(content).hexdigest() == self.journal_facts.files[old].sha256
         return False
 
     @cached_property
