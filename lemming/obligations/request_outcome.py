@@ -135,7 +135,7 @@ def find_cutoff(
 ) -> Position | None:
     """Return the position after which an agent's sub-requests are no longer wanted, or None.
 
-    `events`: the events applied to the parent request. `ended`: the position at which the parent ended, or None.
+    `events`: the events applied to the parent request. `end_position`: the end of the parent, or None.
     """
     answers = [share.answer for share in parent.assignments if share.answer and share.answer.agent == asker]
     answer_positions = (event.position for event in events if any(event.entry is answer for answer in answers))

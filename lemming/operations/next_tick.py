@@ -59,15 +59,15 @@ def require_no_later_turns(org: Organisation, tick: int, agent_names: Iterable[s
 class NextTick(NamedTuple):
     """The next tick. With a `trouble` no tick runs, and `tick` is the counter value needed to continue.
 
-    taken back: the files are older than the journals. run already: the counter names a completed tick.
-    interrupted: the counter is past a tick that was interrupted in the turn of `agent`. `unclosed` is an
+    `trouble`: "rolled back" (the files are older than the journals), "already run" (the counter names a completed tick)
+    or "interrupted" (the counter is past a tick that was interrupted in the turn of `agent`). `unclosed` is an
     earlier tick with all turns over but without an end record.
     """
 
     tick: int
     counted: int
     newest: int = -1
-    trouble: Literal["", "taken back", "run already", "interrupted"] = ""
+    trouble: Literal["", "rolled back", "already run", "interrupted"] = ""
     agent: str = ""
     unclosed: int | None = None
 
@@ -76,15 +76,15 @@ class NextTick(NamedTuple):
         """The trouble as an error with a hint, or None."""
         hint = f'write {{"current_tick": {self.tick}}} into the file to continue'
         match self.trouble:
-            case "taken back":
+            case "rolled back":
                 message = (
                     f"the files are from before tick {self.counted}, as after a `git reset` or a restored "
                     f"backup, but there are journals up to tick {self.newest}"
                 )
                 hint = f"run `lemming repair --yes`: it moves the later journals aside, and tick {self.tick} runs anew"
-            case "run already" if self.newest > self.counted:
+            case "already run" if self.newest > self.counted:
                 message = f"tick {self.counted} is over: tick {self.newest} has started"
-            case "run already":
+            case "already run":
                 message = f"tick {self.counted} has already run; a tick is applied once"
             case "interrupted":
                 message = f"tick {self.tick} was interrupted in the turn of {self.agent} and is unfinished"
@@ -105,7 +105,7 @@ def find_next_tick(base: OrgPath, counted: int, ticks: list[int], *, boot_id: st
     """
     tick = counted + 1 if _is_counter_reverted(base, counted, ticks, boot_id) else counted
     next_tick = NextTick(tick, counted, ticks[-1] if ticks else -1)
-    earlier = next((at for at in reversed(ticks) if at < tick), None)
+    earlier = next((number for number in reversed(ticks) if number < tick), None)
     if earlier is not None:
         is_incomplete = False
         with contextlib.suppress(CorruptState):  # a pipe, a link, a sparse file: `verify` reports it
@@ -146,8 +146,8 @@ def _is_counter_reverted(base: OrgPath, tick: int, ticks: list[int], boot_id: st
 
 def _with_completeness(base: OrgPath, next_tick: NextTick, ticks: list[int]) -> NextTick:
     if _is_rolled_back(base, next_tick.tick, ticks):
-        return next_tick._replace(trouble="taken back")
-    return next_tick._replace(tick=tick_from_files(base, ticks)[0], trouble="run already")
+        return next_tick._replace(trouble="rolled back")
+    return next_tick._replace(tick=tick_from_files(base, ticks)[0], trouble="already run")
 
 
 def _is_rolled_back(base: OrgPath, tick: int, ticks: list[int]) -> bool:

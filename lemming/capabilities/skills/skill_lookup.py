@@ -36,7 +36,7 @@ COMMON_FOLDERS = ("skills", ".agents/skills", ".claude/skills")
 
 @dataclass(frozen=True)
 class SkillSet:
-    """Loaded skills by name, in display order, and problems. `patterns`: patterns of the resume without a match."""
+    """Loaded skills by name, in display order, and problems. `unmatched_patterns`: of the resume."""
 
     by_name: Mapping[str, Skill]
     problems: tuple[Problem, ...] = ()

@@ -16,7 +16,7 @@ from lemming.operations.model_prices import max_call_cost
 class SpendingBudget:
     """Dollars spent on model calls, limited to `limit` (None: unlimited). Thread-safe.
 
-    `unpriced`: number of calls without a known price. `at_most`: maximum cost of all calls together.
+    `unpriced`: number of calls without a known price. `max_dollars`: maximum cost of all calls together.
     """
 
     def __init__(self, limit: float | None = None) -> None:

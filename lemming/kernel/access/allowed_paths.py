@@ -200,7 +200,7 @@ def require_agent_writable(attempt: AccessAttempt, in_org: paths.Components, *, 
     """Raise an error for a path, relative to the organisation, that only the engine and people may write.
 
     A grant, however wide, opens workspaces and `shared/`; elsewhere it opens only a folder it names itself,
-    because plugins, settings of other programs and similar files may be anywhere. `granted` is this folder.
+    because plugins, settings of other programs and similar files may be anywhere. `grants` is this folder, relative too.
     """
     if in_org[0] == "shared" and len(in_org) > 1:
         return

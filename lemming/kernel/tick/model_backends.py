@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 class Backends:
     """Model backends under the settings of the current tick; thread-safe.
 
-    `stop` is set when the engine is to end. `tell` receives problems to report to a person. `monotonic` is
+    `stop` is set when the engine is to end. `report_problem` receives problems for a person. `monotonic` is
     the clock of the calls; `pause` replaces waiting in real time.
     """
 
     base: Path
     clock: Clock
     stop: threading.Event
-    tell: Callable[[Problem], None]
+    report_problem: Callable[[Problem], None]
     settings: OrgSettings = field(default_factory=OrgSettings)
     monotonic: MonotonicClock = time.monotonic
     pause: Callable[[float], object] | None = None
@@ -44,7 +44,7 @@ class Backends:
     _latest: tuple[ModelEntry, OrgSettings, RetryingLLMProvider] | None = None
     _circuits: Circuits | None = None
     _servers: Any = None
-    _paces: dict[str, RateLimiter] = field(default_factory=dict)
+    _rate_limiters: dict[str, RateLimiter] = field(default_factory=dict)
     _executor: Any = None  # makes calls on other machines, at the `executor_address`
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -132,14 +132,16 @@ class Backends:
             self._circuits = Circuits(self.base, self.clock)
         provider = self.make_provider(entry)
         if provider.remark:
-            self.tell(Problem(provider.remark, paths.MODELS_FILE, severity="warning"))
+            self.report_problem(Problem(provider.remark, paths.MODELS_FILE, severity="warning"))
         name = circuit_name(entry.provider, entry.options)
         max_calls = entry.concurrency_limit or provider.max_concurrent
         if not entry.concurrency_limit and max_calls is not None and max_calls > 1:
             max_calls = max(max_calls, self.settings.max_parallel or 0)  # the user knows more than the backend
-        limits, pace = Limits(max_calls, entry.requests_per_minute, entry.tokens_per_minute), None
+        limits, rate_limiter = Limits(max_calls, entry.requests_per_minute, entry.tokens_per_minute), None
         if limits != NO_LIMITS:  # models of one server share its pace: they share the account that is limited
-            pace = self._paces.setdefault(name, RateLimiter(name, clock=self.monotonic, pause=self.pause))
+            rate_limiter = self._rate_limiters.setdefault(
+                name, RateLimiter(name, clock=self.monotonic, pause=self.pause)
+            )
         if self.settings.executor in provided("executors") and provider.can_be_down:  # a recording is read here
             settings = self.settings
             if self._executor is None or self._executor.address != settings.executor_address:
@@ -153,7 +155,7 @@ class Backends:
             provider,
             attempts=entry.attempts,
             circuit=circuit,
-            rate_limiter=pace,
+            rate_limiter=rate_limiter,
             limits=limits,
             server=self.server_profile(entry) if provider.leaves_out else None,
             stop=self.stop,
@@ -168,6 +170,6 @@ class Backends:
         with self._lock:
             if self._servers is None:
                 self._servers = load_provided("server_profiles", next(iter(provided("server_profiles"))))(
-                    self.base, self.clock, self.tell
+                    self.base, self.clock, self.report_problem
                 )
             return self._servers.get_profile(circuit_name(entry.provider, entry.options))

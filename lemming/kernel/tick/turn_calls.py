@@ -56,7 +56,7 @@ def _add_verdicts(result: ToolResult, verdicts: Sequence[GateVerdict]) -> ToolRe
 
 
 class LiveCalls:
-    """The live calls of a turn. `started` and `finished` hold the recorded calls.
+    """The live calls of a turn. `started`: recorded announcements, by the number of the call in the tick.
 
     `successes` counts successful calls by tool; `deadline` is the deadline of the turn.
     """

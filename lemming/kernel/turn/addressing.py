@@ -27,8 +27,8 @@ _RESUME = re.compile(r"agents/([^/]+)/resume\.json")
 def find_unknown_targets(entry: OutboxEntry, everyone: Collection[str], written_paths: Iterable[str]) -> dict[str, str]:
     """Return a remark for each target of an entry that names no agent, by name.
 
-    `everyone`: names of the agents at the start of the tick. `written`: files that the turn writes, which may
-    create agents.
+    `everyone`: names of the agents at the start of the tick. `written_paths`: files that the turn writes, which
+    may create agents.
     """
     if not entry.targets:
         return {}

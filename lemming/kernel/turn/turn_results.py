@@ -44,7 +44,7 @@ class CallNumbers:
         self._after_reply = self._first + count
 
     def get_reply_number(self, index: int) -> int:
-        """Return the number of the call at index `count` of the reply."""
+        """Return the number of the call at this index of the reply."""
         return self._first + index
 
     def begin_call(self, number: int | None) -> None:

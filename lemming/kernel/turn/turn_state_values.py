@@ -55,8 +55,12 @@ class TurnStateValues:
     misaddressed_entries: dict[str, NewEntry] = field(default_factory=dict)  # by id, for agents that do not exist
     staged: dict[str, FileEffect] = field(default_factory=dict)
     written_ahead: dict[str, FileEffect] = field(default_factory=dict)
-    memory: dict[str, FileEffect] = field(default_factory=dict)
-    transferred: dict[str, float] = field(default_factory=dict)  # by the resume that says so
+    memory: dict[str, FileEffect] = field(
+        default_factory=dict
+    )  # those of `staged` and `written_ahead` that are memories
+    transferred: dict[str, float] = field(
+        default_factory=dict
+    )  # credits given to other agents, by the resume that grants them
     failure_entries: list[OutboxEntry] = field(default_factory=list)  # of a failed turn: that there is no answer
     results: TurnResults = field(init=False)
     repeats: RepeatDetector = field(init=False)
@@ -68,7 +72,7 @@ class TurnStateValues:
     only_asks: bool = False  # it asks persons, and shows no agent anything
     asks_persons: bool = False  # because a question was stopped
     last_requests: list[NewEntry] = field(default_factory=list)  # to persons, written beside the other entries
-    pending_indexes: dict[str, int] = field(default_factory=dict)  # entries that ask, with the number of the result
+    pending_indexes: dict[str, int] = field(default_factory=dict)  # by entry that asks: place of its result, from 1
     pending_states: dict[str, dict[str, Any]] = field(default_factory=dict)  # of capabilities, by entry that asks
 
     def __post_init__(self) -> None:

@@ -47,8 +47,8 @@ class ImplicitReads(NamedTuple):
     optional: Sequence[str] = ()
 
 
-LookedAt = Mapping[str, ImplicitReads]
-NOTHING = ImplicitReads()
+ImplicitReadsByAgent = Mapping[str, ImplicitReads]
+NO_READS = ImplicitReads()
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class TurnDependencies:
     settings: OrgSettings
     toolset: Toolset
     base: OrgPath
-    implicit_reads: LookedAt = field(default_factory=dict)
+    implicit_reads: ImplicitReadsByAgent = field(default_factory=dict)
     shared: Sequence[SharedResource] = ()
 
     def footprint(self, name: str) -> PathFootprint:
         """Return the path footprint of an agent's turn."""
-        implicit_reads = self.implicit_reads.get(name, NOTHING)
+        implicit_reads = self.implicit_reads.get(name, NO_READS)
         return compute_footprint(self.agents[name], self.settings, self.toolset, self.base, implicit_reads)
 
 
@@ -85,7 +85,7 @@ class TurnWaits:
     begun: frozenset[str] = frozenset()
 
 
-NOWHERE: Mapping[Components, str] = MappingProxyType({})
+NO_PATHS: Mapping[Components, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class PathFootprint:
     A footprint is cached across ticks and never changed; `add_path` returns a new footprint.
     """
 
-    reads: Mapping[Components, str] = field(default_factory=lambda: NOWHERE)
-    writes: Mapping[Components, str] = field(default_factory=lambda: NOWHERE)
+    reads: Mapping[Components, str] = field(default_factory=lambda: NO_PATHS)
+    writes: Mapping[Components, str] = field(default_factory=lambda: NO_PATHS)
 
     def add_path(self, path: Components, reason: str, *, is_written: bool) -> PathFootprint:
         """Return a footprint with a further path."""
@@ -225,7 +225,7 @@ def _safe_footprint(dependencies: TurnDependencies, name: str) -> PathFootprint:
 
 
 def compute_footprint(
-    agent: Agent, settings: OrgSettings, toolset: Toolset, base: OrgPath, implicit_reads: ImplicitReads = NOTHING
+    agent: Agent, settings: OrgSettings, toolset: Toolset, base: OrgPath, implicit_reads: ImplicitReads = NO_READS
 ) -> PathFootprint:
     """Return the path footprint of an agent's turn, including its implicit reads."""
     org_path = components(real_path(f"{base}"))
