@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -83,8 +84,16 @@ def test_a_harness_changes_a_file_and_its_patch_is_merged(tmp_path: Path, provid
     assert not verify_org(base).errors
 
 
+def count_saved_results(folder: Path) -> int:
+    """Return the results of calls in the sessions of Claude Code or Codex, which write them some time after a request."""
+    sessions = b"".join(path.read_bytes() for path in folder.rglob("home/**/*.jsonl"))
+    return sessions.count(b'"type":"tool_result"') + len(re.findall(rb'"type":"\w+_call_output"', sessions))
+
+
 @pytest.mark.parametrize("provider", ["claude-code", "codex"])
-def test_a_run_that_is_killed_goes_on_in_its_session_and_makes_each_edit_once(tmp_path: Path, provider: str) -> None:
+def test_a_run_that_is_killed_goes_on_in_its_session_and_makes_each_edit_once(
+    tmp_path: Path, state_home: Path, provider: str
+) -> None:
     script = [{"run": f"echo edit {number} >> edits.txt"} for number in range(6)] + [{"say": "Six edits."}]
     # The kill comes while the reply is awaited: a command that a kill interrupts is not run again by Claude Code.
     script[3]["wait"] = 4
@@ -93,7 +102,7 @@ def test_a_run_that_is_killed_goes_on_in_its_session_and_makes_each_edit_once(tm
         command = [sys.executable, "-m", "lemming", "-C", str(base)]
         subprocess.run([*command, "trust", "--yes"], check=True, capture_output=True)
         engine = subprocess.Popen([*command, "run-once"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while len(server.requests) < 4 and engine.poll() is None:
+        while (len(server.requests) < 4 or count_saved_results(state_home) < 3) and engine.poll() is None:
             time.sleep(0.05)
         engine.send_signal(signal.SIGKILL)
         engine.wait()
