@@ -78,7 +78,7 @@ NOT_WRITING = {
         "libraries/sandbox/sandbox_policy.py",
         "os.write",
     ): "the kernel's files about a process in /proc, and a pipe to bubblewrap",
-    ("kernel/files/org_lock.py", "os.fchmod"): "who may open the lock, which is throw-away",
+    ("kernel/files/folder_lock.py", "os.fchmod"): "who may open the lock, which is throw-away",
     ("capabilities/workers/running/relay.py", "os.write"): "a pipe to the engine",
     ("capabilities/workers/running/harness_process.py", "os.write"): "a pipe to the process that starts a harness",
     (
@@ -166,7 +166,7 @@ def test_settings_and_resumes_that_are_there_are_changed_through_one_door() -> N
         for name in TREES
         for node in nodes(name)
         if isinstance(node, ast.ImportFrom)
-        and node.module == "lemming.kernel.files.org_lock"
+        and node.module == "lemming.kernel.files.folder_lock"
         and any(alias.name == "lock_folder" for alias in node.names)
     }
     assert holders == {"libraries/settings_edits.py", "read_model/read_model.py"}  # the second: a cache's own folder

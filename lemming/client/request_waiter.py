@@ -34,7 +34,7 @@ from lemming.kernel.turn.wake_check import turn_reason
 from lemming.obligations.answer_fields import parse_answer
 from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
-from lemming.operations.lock_holder import find_running_engine
+from lemming.operations.engine_lock import find_running_engine
 from lemming.operations.pending_work import find_pending_work, is_stalled
 from lemming.operations.unsuccessful_turns import load_unfinished_turns
 

@@ -59,7 +59,7 @@ from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_costs import compute_request_costs
 from lemming.obligations.request_entries import choose_person, require_reachable
 from lemming.obligations.request_json import request_to_json
-from lemming.operations.lock_holder import find_running_engine
+from lemming.operations.engine_lock import find_running_engine
 
 NOT_ANSWERED, NO_ANSWER_YET = 1, 9
 

@@ -33,9 +33,9 @@ from lemming.kernel.base.integers import to_int
 from lemming.kernel.base.jsontext import JsonProblem, did_you_mean, parse
 from lemming.kernel.base.times import DURATIONS, parse_duration
 from lemming.kernel.org.organisation import Organisation, OrgPath, require_known_format
-from lemming.operations.lock_holder import describe_engine as describe_engine
-from lemming.operations.lock_holder import find_running_engine as find_running_engine
-from lemming.operations.lock_holder import is_tick_incomplete as is_tick_incomplete
+from lemming.operations.engine_lock import describe_engine as describe_engine
+from lemming.operations.engine_lock import find_running_engine as find_running_engine
+from lemming.operations.engine_lock import is_tick_incomplete as is_tick_incomplete
 from lemming.queries.screens.screen import Screen, ScreenResult, is_agent_metavar
 from lemming.read_model.build_options import BuildOptions
 

@@ -45,7 +45,7 @@ from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.kernel.files import fs
 from lemming.kernel.files.effects import FileEffect, apply_effect, order_effects
 from lemming.kernel.files.field_types import Json
-from lemming.kernel.files.org_lock import FolderLock
+from lemming.kernel.files.folder_lock import FolderLock
 from lemming.kernel.inboxes.inbox import build_inbox
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.visibility import MailView

@@ -14,7 +14,7 @@ from typing import Any
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
 from lemming.kernel.files import fs
-from lemming.kernel.files.org_lock import lock_folder
+from lemming.kernel.files.folder_lock import lock_folder
 from lemming.kernel.org.changing import FilesInUse, missing_file
 from lemming.kernel.org.organisation import Organisation, OrgPath
 

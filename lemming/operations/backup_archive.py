@@ -1,4 +1,4 @@
-"""Format of a backup (a .tar.gz of an organisation's files, then a manifest), its members, and its restoration.
+"""Format of a backup (a .tar.gz of an organisation's files, then a manifest), and its restoration.
 
 Format: docs/formats.md, "Backup". The manifest proves completeness: a truncated archive has none. A restoration
 unpacks to a staging folder, compares with the manifest, then renames. An archive may come from an arbitrary author:
@@ -10,24 +10,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import tarfile
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any
 
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base.errors import CorruptState, DiskError, UsageError
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular
-from lemming.kernel.files.disk_errors import write_error
 from lemming.kernel.files.fast_decoder import describe_field
 from lemming.kernel.files.json_documents import to_value
-from lemming.kernel.files.safe_folder import is_temporary
 from lemming.kernel.org.organisation import Organisation, require_known_format
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.atomic_folder import stage_org
@@ -37,7 +32,6 @@ SUFFIXES = (".tar.gz", ".tgz")
 VERSION = 1
 EXCLUDED_NAMES = (".git", ".lemming", MANIFEST)
 """Names left out of a backup: not the organisation's own files, or rebuilt (the history: `lemming history on`)."""
-_CACHE_FOLDERS = ("__pycache__",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,66 +84,6 @@ class ArchiveDigest:
     def hexdigest(self) -> str:
         """Return the digest of all files added."""
         return self._all.hexdigest()
-
-
-@dataclass(frozen=True)
-class ArchiveMember:
-    """A folder, file or link to archive."""
-
-    name: str
-    status: os.stat_result
-    link: str = ""
-
-
-def iter_members(base: Path, omitted: list[str]) -> Iterator[ArchiveMember]:
-    """Yield the members of a backup sorted, folders first, and append omissions to `omitted`. Raises: DiskError."""
-    pending = [""]
-    while pending:
-        folder = pending.pop()
-        subfolders = []
-        for name in _list_names(base, folder):
-            if name in _CACHE_FOLDERS or is_temporary(name) or (not folder and name in EXCLUDED_NAMES):
-                continue
-            if member := _make_member(base, f"{folder}{name}", omitted):
-                yield member
-                if stat.S_ISDIR(member.status.st_mode):
-                    subfolders.append(f"{folder}{name}/")
-        pending += reversed(subfolders)
-
-
-def _list_names(base: Path, folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(base / folder))
-    except FileNotFoundError:  # removed a moment ago
-        return []
-    except OSError as error:
-        raise make_read_error(base, folder, error) from error
-
-
-def _make_member(base: Path, name: str, omitted: list[str]) -> ArchiveMember | None:
-    try:
-        status = os.lstat(base / name)
-        if stat.S_ISLNK(status.st_mode):
-            link = os.readlink(base / name)
-            destination = os.path.normpath(os.path.join(os.path.dirname(name), link))
-            if os.path.isabs(link) or destination == ".." or destination.startswith("../"):
-                omitted.append(f"{name}: a link that leads outside")
-                return None
-            return ArchiveMember(name, status, link)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise make_read_error(base, name, error) from error
-    if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
-        return ArchiveMember(name, status)
-    omitted.append(f"{name}: no file")
-    return None
-
-
-def make_read_error(base: Path, name: str, error: OSError) -> DiskError:
-    """Return the error for an unreadable file of the organisation."""
-    refusal: Any = write_error(base, name, error)
-    return DiskError(f"cannot read: {error.strerror or error}", where=refusal.where, hint=refusal.hint)
 
 
 # --- restoring ------------------------------------------------------------------------------------

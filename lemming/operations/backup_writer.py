@@ -12,6 +12,7 @@ import os
 import stat
 import tarfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -21,32 +22,34 @@ from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.clock import SystemClock, timestamp
-from lemming.kernel.base.errors import OrgBusy, UsageError
+from lemming.kernel.base.errors import DiskError, OrgBusy, UsageError
 from lemming.kernel.base.jsontext import dump_pretty_flat
 from lemming.kernel.base.version import __version__
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular
+from lemming.kernel.files.disk_errors import write_error
+from lemming.kernel.files.safe_folder import is_temporary
 from lemming.kernel.journal.journal_file import is_committed
 from lemming.kernel.journal.journal_packing import SEALED_FOLDER, plain_ticks
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.atomic_folder import require_outside
 from lemming.operations.backup_archive import (
+    EXCLUDED_NAMES,
     MANIFEST,
     SUFFIXES,
     VERSION,
     ArchiveDigest,
     Manifest,
-    iter_members,
-    make_read_error,
 )
-from lemming.operations.lock_holder import load_holder
+from lemming.operations.engine_lock import load_holder
 from lemming.operations.opening import open_org
 
 COMPRESSION = 6
 POLL_S = 0.1
 _ENGINE_COMMANDS = ("run-once", "run-forever", "run_tick")
 _BLOCK_BYTES = 1 << 20
+_CACHE_FOLDERS = ("__pycache__",)
 
 
 class _ChangedDuringBackup(Exception):
@@ -170,7 +173,7 @@ def _add_members(org: Organisation, output: Any, omitted: list[str]) -> Manifest
         gzip.GzipFile(fileobj=output, mode="wb", compresslevel=COMPRESSION, filename="", mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w|", format=tarfile.PAX_FORMAT, errorlevel=2) as archive,
     ):
-        for member in iter_members(org.base, omitted):
+        for member in _iter_members(org.base, omitted):
             archive.members.clear()  # type: ignore[attr-defined]  # or it keeps all of them
             info, status = tarfile.TarInfo(member.name), member.status
             info.mode, info.mtime = status.st_mode & 0o777, int(status.st_mtime)
@@ -201,7 +204,7 @@ def _add_file(base: Path, archive: tarfile.TarFile, info: tarfile.TarInfo, diges
     except OSError as error:
         if isinstance(error, tarfile.TarError) or error.filename is None:
             raise
-        raise make_read_error(base, info.name, error) from error
+        raise _make_read_error(base, info.name, error) from error
     digest.add(info.name, info.size, reader.digest.digest())
 
 
@@ -218,6 +221,66 @@ def _build_manifest(org: Organisation, digest: ArchiveDigest) -> Manifest:
         content_bytes=digest.content_bytes,
         root=digest.hexdigest(),
     )
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A folder, file or link to archive."""
+
+    name: str
+    status: os.stat_result
+    link: str = ""
+
+
+def _iter_members(base: Path, omitted: list[str]) -> Iterator[_Member]:
+    """Yield the members of a backup sorted, folders first, and append omissions to `omitted`. Raises: DiskError."""
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        subfolders = []
+        for name in _list_names(base, folder):
+            if name in _CACHE_FOLDERS or is_temporary(name) or (not folder and name in EXCLUDED_NAMES):
+                continue
+            if member := _make_member(base, f"{folder}{name}", omitted):
+                yield member
+                if stat.S_ISDIR(member.status.st_mode):
+                    subfolders.append(f"{folder}{name}/")
+        pending += reversed(subfolders)
+
+
+def _list_names(base: Path, folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(base / folder))
+    except FileNotFoundError:  # removed a moment ago
+        return []
+    except OSError as error:
+        raise _make_read_error(base, folder, error) from error
+
+
+def _make_member(base: Path, name: str, omitted: list[str]) -> _Member | None:
+    try:
+        status = os.lstat(base / name)
+        if stat.S_ISLNK(status.st_mode):
+            link = os.readlink(base / name)
+            destination = os.path.normpath(os.path.join(os.path.dirname(name), link))
+            if os.path.isabs(link) or destination == ".." or destination.startswith("../"):
+                omitted.append(f"{name}: a link that leads outside")
+                return None
+            return _Member(name, status, link)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _make_read_error(base, name, error) from error
+    if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
+        return _Member(name, status)
+    omitted.append(f"{name}: no file")
+    return None
+
+
+def _make_read_error(base: Path, name: str, error: OSError) -> DiskError:
+    """Return the error for an unreadable file of the organisation."""
+    refusal: Any = write_error(base, name, error)
+    return DiskError(f"cannot read: {error.strerror or error}", where=refusal.where, hint=refusal.hint)
 
 
 class _HashingReader:

@@ -18,7 +18,7 @@ from lemming.kernel.journal.engine_events import Observer, ignore_event
 from lemming.kernel.org.config import Config, hold_settings
 from lemming.kernel.org.organisation import Organisation, require_known_format
 from lemming.kernel.tick.runtime import Runtime
-from lemming.operations.lock_holder import acquire_lock, format_holder, format_release, next_epoch, parse_tick
+from lemming.operations.engine_lock import acquire_lock, format_holder, format_release, next_epoch, parse_tick
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from lemming.kernel.tick.tick_counter import load_counter, load_tick
 from lemming.kernel.tick.tick_hooks import find_skipped_agents, get_capability_uses, uses_clock
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.obligations.waiting_items import PersonInboxItem, list_person_inbox
-from lemming.operations.lock_holder import find_running_engine, is_tick_incomplete
+from lemming.operations.engine_lock import find_running_engine, is_tick_incomplete
 from lemming.operations.misplaced_files import find_all_misplaced
 from lemming.operations.next_tick import summarize_progress
 from lemming.queries.checks.check_registry import CheckRun

@@ -24,7 +24,7 @@ from lemming.kernel.base.errors import CorruptState, DiskError, OrgBusy, UsageEr
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular
-from lemming.kernel.files.org_lock import lock_folder
+from lemming.kernel.files.folder_lock import lock_folder
 from lemming.kernel.files.stat_cache import file_identity, has_stable_mtime, path_exists
 from lemming.kernel.journal.journal_file import raw_journal
 from lemming.kernel.journal.journal_packing import SEALED_FOLDER, TICKS_PER_SEGMENT, plain_ticks, segments

@@ -19,7 +19,7 @@ from lemming.import_export.apply_document import apply_writes, plan_writes
 from lemming.import_export.org_document import OrgDocument
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import ConfigError, UsageError
-from lemming.kernel.files.org_lock import lock_folder
+from lemming.kernel.files.folder_lock import lock_folder
 from lemming.kernel.org.config import load_config
 from lemming.libraries.settings_edits import edit_file
 from lemming.operations.agent_pause import pause_agent

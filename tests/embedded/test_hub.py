@@ -15,7 +15,7 @@ from lemming.capabilities.embedded_models import model_weights
 from lemming.capabilities.embedded_models.llama_provider import LocalProvider
 from lemming.capabilities.embedded_models.model_weights import copy_known_weights, fetch_weights, verify_weights
 from lemming.kernel.base.errors import ConfigError, Unavailable, UnknownModel, UsageError
-from lemming.kernel.files.org_lock import FolderLock
+from lemming.kernel.files.folder_lock import FolderLock
 from lemming.kernel.org.model_entries import LOCAL_MODEL
 from lemming.kernel.providers import Request
 from lemming.libraries.model_catalogue import CATALOGUE, ModelWeights, find_weights

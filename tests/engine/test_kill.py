@@ -27,7 +27,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.tools import ToolRegistry
-from lemming.operations.lock_holder import load_holder
+from lemming.operations.engine_lock import load_holder
 from lemming.operations.opening import open_org
 from lemming.testing import journal_lines, make_org, resume, say, tree
 
@@ -222,7 +222,7 @@ def test_the_lock_of_a_killed_engine_is_free_at_once(base: Path, plugins: Path) 
 LOOKING = """
 import sys
 from pathlib import Path
-from lemming.operations.lock_holder import load_holder
+from lemming.operations.engine_lock import load_holder
 print("looking", flush=True)
 while True:
     load_holder(Path(sys.argv[1]))

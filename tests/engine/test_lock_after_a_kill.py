@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lemming.operations.lock_holder import acquire_lock
+from lemming.operations.engine_lock import acquire_lock
 
 KILLED_ENGINE = """
 import os, signal, sys, time
 from pathlib import Path
-from lemming.operations.lock_holder import acquire_lock, format_holder
+from lemming.operations.engine_lock import acquire_lock, format_holder
 lock = acquire_lock(Path(sys.argv[1]))
 lock.write_holder(format_holder(since="2026-01-01", command="run-once", epoch=1))
 if os.fork() == 0:  # not its program yet, so it still has the descriptor of the lock

@@ -347,11 +347,11 @@ def test_two_open_looks_share_the_file_that_one_of_them_built_anew(org: Path) ->
 
 
 def test_a_holder_of_the_lock_that_never_ends_holds_nobody_up(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lemming.kernel.files import org_lock
+    from lemming.kernel.files import folder_lock
 
-    monkeypatch.setattr(org_lock, "MAX_TRIES", 1)
+    monkeypatch.setattr(folder_lock, "MAX_TRIES", 1)
     before = look(org)[0]
-    with org_lock.lock_folder(org, read_model.FOLDER):
+    with folder_lock.lock_folder(org, read_model.FOLDER):
         assert look(org)[0] == before
     assert look(org) == (before, 0)
 

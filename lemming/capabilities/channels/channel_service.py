@@ -38,7 +38,7 @@ from lemming.kernel.agents import Survey, survey_agents
 from lemming.kernel.base.clock import Clock, SystemClock
 from lemming.kernel.base.errors import OrgBusy, UsageError
 from lemming.kernel.base.problems import RecentValues
-from lemming.kernel.files.org_lock import FolderLock, load_lock_holder
+from lemming.kernel.files.folder_lock import FolderLock, load_lock_holder
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent

@@ -24,7 +24,7 @@ from lemming.ext import ConfigError, LemmingError
 from lemming.kernel.base.errors import DiskError, OrgBusy, Unavailable, UnknownModel, UsageError
 from lemming.kernel.base.redaction.secrets import redacted_excerpt, strip_userinfo
 from lemming.kernel.files import fs
-from lemming.kernel.files.org_lock import FolderLock
+from lemming.kernel.files.folder_lock import FolderLock
 from lemming.libraries.model_catalogue import CATALOGUE, ModelWeights, find_weights, get_models_folder, get_weights
 from lemming.libraries.optional_packages import install_command
 

@@ -19,7 +19,7 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_table import provided
 from lemming.libraries.wording import format_usd
-from lemming.operations.lock_holder import find_running_engine
+from lemming.operations.engine_lock import find_running_engine
 from lemming.queries.screens.screen import Column, Screen
 
 MAX_STEPS, MAX_FILES, MAX_VISITED_FILES = 40, 200, 20_000

@@ -37,7 +37,7 @@ from lemming.kernel.tools import ToolResult, get_toolset, interrupted_result
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.tool_results import INTERRUPTED
 from lemming.libraries.outbox_files import write_person_entry
-from lemming.operations.lock_holder import is_tick_incomplete
+from lemming.operations.engine_lock import is_tick_incomplete
 
 CALL = "call"
 """Key of a person's note on an earlier call; its value is the id of the call."""

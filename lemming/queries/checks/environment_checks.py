@@ -22,7 +22,7 @@ from lemming.kernel.tools import iter_shipped_tools
 from lemming.libraries.sandbox.sandbox_runner import get_sandbox_status
 from lemming.libraries.wording import format_count
 from lemming.obligations.waiting_items import list_person_inbox, summarize_inbox
-from lemming.operations.lock_holder import describe_engine, find_running_engine
+from lemming.operations.engine_lock import describe_engine, find_running_engine
 from lemming.operations.model_prices import find_price, find_shutdown_date
 from lemming.queries.capability_status import list_capability_names
 from lemming.queries.checks.check_registry import CheckRun, compute_entries_per_outbox, run_checks

@@ -31,7 +31,7 @@ from lemming.kernel.tools import Tool, get_toolset
 from lemming.kernel.turn.addressing import find_unknown_targets
 from lemming.libraries.outbox_files import read_entry
 from lemming.libraries.store_values import validate_store
-from lemming.operations.lock_holder import find_running_engine, parse_tick
+from lemming.operations.engine_lock import find_running_engine, parse_tick
 from lemming.operations.misplaced_files import future_tick_problems
 from lemming.operations.next_tick import explain_skipped_ticks, find_next_tick
 from lemming.queries.case_format import SAME_ORG, Case, case_file, list_case_names, load_case

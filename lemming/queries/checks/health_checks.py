@@ -24,7 +24,7 @@ from lemming.kernel.plugins.capability_loader import find_fact, require_fact
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.checks import Check
 from lemming.libraries.concurrency.supervised_threads import list_thread_failures
-from lemming.operations.lock_holder import find_running_engine, is_tick_incomplete
+from lemming.operations.engine_lock import find_running_engine, is_tick_incomplete
 from lemming.operations.next_tick import find_next_tick
 from lemming.operations.unsuccessful_turns import UnfinishedTurn
 from lemming.queries.checks.check_registry import CheckRun

@@ -17,7 +17,7 @@ from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.operations.lock_holder import find_running_engine
+from lemming.operations.engine_lock import find_running_engine
 from lemming.operations.unsuccessful_turns import UnfinishedTurn
 from lemming.queries.capability_status import collect_capability_status
 from lemming.queries.next_turn import NextTurn

@@ -14,7 +14,7 @@ from pathlib import Path
 from lemming.kernel.base import paths
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import find_fact
-from lemming.operations.lock_holder import find_running_engine
+from lemming.operations.engine_lock import find_running_engine
 
 WATCHED_FILES = (paths.TICK_FILE, paths.LOCK_FILE, paths.CIRCUITS_FILE, paths.TURNS_NOT_DONE)
 WATCHED_FOLDERS = ("agents", "config", paths.JOURNALS, "shared")

@@ -13,7 +13,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, LemmingError, OrgBusy
 from lemming.kernel.base.integers import LAST_TICK, bounded_int
 from lemming.kernel.base.jsontext import dump_pretty_flat
-from lemming.kernel.files.org_lock import FolderLock, load_lock_holder
+from lemming.kernel.files.folder_lock import FolderLock, load_lock_holder
 from lemming.kernel.journal.journal_file import last_record
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.org.organisation import OrgPath
