@@ -6,6 +6,7 @@ An interceptor that breaks the rules for hooks fails the turn, with capability, 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar, cast
@@ -79,7 +80,7 @@ class EffectChain:
             for handled in interceptor.handles:
                 by_type.setdefault(handled, []).append(interceptor)
         self._by_type: Mapping[type[effects.Effect], Sequence[Interceptor]] = by_type
-        self.handled: Collection[type[effects.Effect]] = by_type.keys()
+        self.handled: AbstractSet[type[effects.Effect]] = by_type.keys()
         self._guarded = {kind for kind, links in by_type.items() if any(is_plugin(link.name) for link in links)}
 
     def dispatch(self, effect: effects.Effect) -> effects.Allowed | effects.Refusal:

@@ -279,7 +279,8 @@ class TurnState(TurnWrites):
             if result.outcome == "interrupted":
                 self.results.items[-1]["unknown"] = self.inputs.call_id(number)
                 self.remarks.append(f"{call.tool}: {result.output}")
-        files = [*self._pass_files(result.effects, at)] if self.chain.handled else result.effects
+        is_decided = not self.chain.handled.isdisjoint((effects.WriteEntry, effects.WriteMemory, effects.WriteFile))
+        files = [*self._pass_files(result.effects, at)] if is_decided else result.effects
         self.staged |= {file.path_key: file for file in files}
         if result.verdicts:
             self.verdicts += map(GateVerdict.as_json, result.verdicts)
