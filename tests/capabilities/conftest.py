@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 from effect_plugins import Plugin
+from evil_capability import Take, make_take
 from quota_site import install
+
+from lemming.kernel.plugins.plugin_registry import unregister
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +28,10 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plugin]:
     written = Plugin(folder, f"rules_{tmp_path.name}".replace("-", "_"))
     yield written
     written.unload()
+
+
+@pytest.fixture
+def evil(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Take]:
+    """A function that takes a turn of ada under the capability `evil`, with the given code of a hook."""
+    yield make_take(base, tmp_path, monkeypatch)
+    unregister("capability", "evil")

@@ -265,7 +265,7 @@ class EntryApprovals:
 
     def _ask_about_entry(self, question: AskPerson, entry: WriteEntry) -> Outcome:
         if answer := question.find_answer(entry.grant):
-            return Allowed(question, {DECISION_RULES: answer})
+            return Allowed(question, {DECISION_RULES: {key: answer[key] for key in ("id", "by", "entry")}})
         askable, turn = self._snapshot.get("askable", {}), self._turn
         people = askable.get(question.asked_by, askable.get("", ()))
         people = [name for name in people if question.may_decide(name)]

@@ -52,7 +52,7 @@ def drop_used_approvals(state: AgentState, records: Iterable[Record]) -> AgentSt
 
 
 def list_grants(grant: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the approvals of a call: by the first person and by further persons."""
+    """Return the approvals of a call or an entry, one for each person: the latest, then those before."""
     return [grant, *grant.get("grants", ())]
 
 

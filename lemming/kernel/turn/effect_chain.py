@@ -73,10 +73,10 @@ class EffectChain:
     ) -> None:
         self._perform, self._record = perform, record
         by_type: dict[type[effects.Effect], list[Interceptor]] = {}
-        writers: dict[str, str] = {}
+        writers: dict[str, Interceptor] = {}
         for interceptor in interceptors:
             for fact in interceptor.facts:
-                _require_sole_writer(interceptor, fact, writers.setdefault(fact, interceptor.name))
+                _require_sole_writer(fact, interceptor, writers.setdefault(fact, interceptor))
             for handled in interceptor.handles:
                 by_type.setdefault(handled, []).append(interceptor)
         self._by_type: Mapping[type[effects.Effect], Sequence[Interceptor]] = by_type
@@ -182,8 +182,9 @@ class EffectChain:
                     steps.close()
                     return effects.Rejected(problem)
                 if type(request) is type(effect):
-                    if approved and isinstance(allowed, effects.Allowed):
-                        twice = f"must yield {type(effect).__name__} once: an approval lets it happen once"
+                    is_single = bool(approved) or isinstance(effect, effects.LiveEffect)
+                    if is_single and isinstance(allowed, effects.Allowed):
+                        twice = f"must yield {type(effect).__name__} once: it is performed already"
                         raise capability_error(interceptor.name, interceptor.intercept, twice)
                     copied = before if request is effect else self._copy_values(request)
                     passed.append((request, copied))
@@ -242,10 +243,12 @@ class EffectChain:
         return allowed
 
 
-def _require_sole_writer(interceptor: Interceptor, fact: str, writer: str) -> None:
-    if writer != interceptor.name:
-        problem = f"must not write the fact {fact!r}, which {writer} writes: declare one of its own in `facts`"
-        raise capability_error(interceptor.name, interceptor.intercept, problem)
+def _require_sole_writer(fact: str, interceptor: Interceptor, other: Interceptor) -> None:
+    """Raise `HookError` for a fact that a second capability writes; one that ships is not at fault."""
+    if other.name != interceptor.name:
+        late, owner = (interceptor, other) if is_plugin(interceptor.name) else (other, interceptor)
+        problem = f"must not write the fact {fact!r}, which {owner.name} writes: declare one of its own in `facts`"
+        raise capability_error(late.name, late.intercept, problem)
 
 
 def _copy_entry(outcome: effects.Outcome) -> Any:
@@ -305,7 +308,7 @@ def _checked(
         )
     expected = _ANSWERS.get(type(effect))
     if expected and is_plugin(interceptor.name) and not isinstance(outcome.answer, expected):
-        answer = f"allow {type(effect).__name__} with a {expected.__name__} as answer"
+        answer = f"allow {type(effect).__name__} with an answer of the type {expected.__name__}"
         raise _invalid(interceptor, answer, outcome.answer)
     return effects.Allowed(outcome.effect, outcome.answer)  # only `begin` compares
 

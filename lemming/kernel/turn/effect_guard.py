@@ -93,17 +93,21 @@ def check_passed_on(name: str, intercept: Callable[..., Any], before: effects.Ef
     Raises:
         HookError: A field has another type, or a value that cannot be written.
     """
-    kind = type(before).__name__
+    _check_types(name, intercept, before, after)
+    if isinstance(before, BuildPrompt) and isinstance(after, BuildPrompt):
+        _check_types(name, intercept, before.prompt, after.prompt)
+    for problem in _find_unwritable(after):
+        raise capability_error(name, intercept, f"must pass on {type(before).__name__}.{problem}")
+
+
+def _check_types(name: str, intercept: Callable[..., Any], before: Any, after: Any) -> None:
     for field in fields(before):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if new is old or field.name in ("facts", "value"):
             continue
         if old is not None and _find_group(new) is not _find_group(old):
-            raise capability_error(
-                name, intercept, f"must pass on {kind}.{field.name} as {_name(old)}, got {_name(new)}"
-            )
-    for problem in _find_unwritable(after):
-        raise capability_error(name, intercept, f"must pass on {kind}.{problem}")
+            path = f"{type(before).__name__}.{field.name}"
+            raise capability_error(name, intercept, f"must pass on {path} as {_name(old)}, got {_name(new)}")
 
 
 def _find_unwritable(effect: effects.Effect) -> Sequence[str]:
@@ -141,6 +145,8 @@ def _find_unsealed(before: effects.Seal, after: effects.Seal) -> str:
     """Return what an interceptor has taken out of outputs in their final form: it may only add."""
     if any(after.files.get(path) != file for path, file in before.files.items()):
         return "files of the turn"
+    if any(path.startswith(("agents/", "config/")) for path in after.files.keys() - before.files.keys()):
+        return "folders of agents and settings"
     old, new = ([(item.identity, item.payload) for item in seal.entries] for seal in (before, after))
     is_same = old == new and all(
         {*earlier.tags} <= {*later.tags} for earlier, later in zip(before.entries, after.entries, strict=True)
