@@ -9,7 +9,7 @@ from package import TREES, calls, nodes
 FUNCTIONS = "lemming.capabilities.toolbox.functions"
 TOOL_FILES = "capabilities/toolbox/functions/tool_files.py"
 LOADS_FILES_OF_TOOLS = {
-    "load_module": {TOOL_FILES, "capabilities/toolbox/functions/worker.py"},  # the worker is given their bytes
+    "load_module": {TOOL_FILES, "capabilities/toolbox/functions/function_worker.py"},  # the worker is given their bytes
     "load_file": {TOOL_FILES},
     "load_all": {TOOL_FILES},
     "load_in_worker": {TOOL_FILES},

@@ -185,7 +185,7 @@ EDGES = {
     "capabilities/gates/turn_spending.py": 1,
     "capabilities/toolbox/functions/function_call.py": 1,
     "capabilities/toolbox/functions/tool_files.py": 1,
-    "capabilities/toolbox/functions/worker.py": 1,
+    "capabilities/toolbox/functions/function_worker.py": 1,
     "capabilities/toolbox/document_reader.py": 1,
 }
 

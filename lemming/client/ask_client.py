@@ -21,7 +21,6 @@ from lemming.kernel.base.times import Expiry
 from lemming.kernel.journal.engine_events import Observer, ignore_event
 from lemming.kernel.org.organisation import Organisation
 from lemming.obligations.answer_fields import Json, make_answer_parser, require_usable
-from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
 from lemming.obligations.request_entries import (
     choose_person,
     get_conversation_assignee,
@@ -29,6 +28,7 @@ from lemming.obligations.request_entries import (
     write_answer,
     write_request,
 )
+from lemming.obligations.requests_snapshot import RequestsSnapshot, find_request, load_requests
 from lemming.obligations.waiting_items import PersonInboxItem, list_person_inbox
 from lemming.obligations.write_decisions import decide
 

@@ -32,8 +32,8 @@ from lemming.kernel.turn.preparation import SkipReason
 from lemming.kernel.turn.preparation_chain import load_capabilities
 from lemming.kernel.turn.wake_check import turn_reason
 from lemming.obligations.answer_fields import parse_answer
-from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
+from lemming.obligations.requests_snapshot import RequestsSnapshot, load_requests
 from lemming.operations.engine_lock import find_running_engine
 from lemming.operations.pending_work import find_pending_work, is_stalled
 from lemming.operations.unsuccessful_turns import load_unfinished_turns

@@ -35,11 +35,11 @@ from lemming.obligations.answer_fields import (
     parse_answer,
     parse_field,
 )
-from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
 from lemming.obligations.request_costs import RequestCosts, compute_request_costs
 from lemming.obligations.request_entries import choose_answerer, describe_fields, write_answer, write_cancel
 from lemming.obligations.request_json import count_goal_turns
 from lemming.obligations.request_view import RequestView
+from lemming.obligations.requests_snapshot import RequestsSnapshot, find_request, load_requests
 from lemming.obligations.waiting_items import describe_deadline
 from lemming.obligations.write_decisions import decide, find_pending_request
 from lemming.queries.screens.requests_screen import REQUESTS, describe_cost, describe_state, make_request_row

@@ -34,8 +34,8 @@ from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.everyday_times import format_moment, format_remaining_time, parse_moment
 from lemming.libraries.outbox_files import write_person_entry
-from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_entries import choose_person, write_urgent_message
+from lemming.obligations.requests_snapshot import load_requests
 from lemming.queries.next_turn import find_next_turn
 from lemming.read_model.tick_queries import find_working_turns
 

@@ -19,7 +19,6 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.libraries.settings_edits import lock_folders
 from lemming.obligations.answer_fields import get_answer_schema, parse_field
-from lemming.obligations.current_requests import find_request, load_requests
 from lemming.obligations.ledger_calls import find_blocking_requests
 from lemming.obligations.pending_approvals import PatchEdit, find_call_review
 from lemming.obligations.request_entries import (
@@ -32,6 +31,7 @@ from lemming.obligations.request_entries import (
     write_request,
     write_urgent_message,
 )
+from lemming.obligations.requests_snapshot import find_request, load_requests
 from lemming.obligations.write_decisions import decide, find_pending_request
 from lemming.queries.editable_files import encode_draft, load_raw_text, validate_text
 

@@ -61,11 +61,11 @@ from lemming.kernel.llm.model_call import call_provider
 from lemming.kernel.memory import load_memories, make_memory_effect
 from lemming.kernel.messages import OutboxEntry, entry_id, to_file_effect
 from lemming.kernel.org.capability_usage import resolve_credits
-from lemming.kernel.org.changing import load_recorded_settings
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import is_due
+from lemming.kernel.org.settings_files import load_recorded_settings
 from lemming.kernel.providers import Message, Reply, Request, make_provider
 from lemming.kernel.tick.firing_plan import find_paused_agents
 from lemming.kernel.tools.tool_call import call_tool

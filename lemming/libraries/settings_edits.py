@@ -15,8 +15,8 @@ from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.folder_lock import lock_folder
-from lemming.kernel.org.changing import FilesInUse, missing_file
 from lemming.kernel.org.organisation import Organisation, OrgPath
+from lemming.kernel.org.settings_files import FilesInUse, missing_file
 
 _LIMIT_BYTES = 1 << 20
 

@@ -11,9 +11,9 @@ from lemming.kernel.journal.open_requests import SPEND, iter_person_requests
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.libraries.invisible_text import find_suspicious_text
-from lemming.obligations.current_requests import RequestsSnapshot
 from lemming.obligations.decisions import is_approval_request
 from lemming.obligations.request_view import RequestView
+from lemming.obligations.requests_snapshot import RequestsSnapshot
 
 Json = dict[str, Any]
 

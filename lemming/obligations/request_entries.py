@@ -31,9 +31,9 @@ from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.obligations.answer_fields import get_answer_schema, get_properties, parse_answer
-from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
 from lemming.obligations.decisions import is_approval_request
 from lemming.obligations.request_view import RequestView
+from lemming.obligations.requests_snapshot import RequestsSnapshot, find_request, load_requests
 
 USUAL_PERSON = "human"
 

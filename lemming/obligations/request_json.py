@@ -8,9 +8,9 @@ from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.obligations.request_payloads import get_count
 from lemming.kernel.org.organisation import OrgPath
 from lemming.obligations.answer_fields import parse_answer
-from lemming.obligations.current_requests import RequestsSnapshot, find_unreachable_assignees
 from lemming.obligations.request_costs import RequestCostJson, RequestCosts
 from lemming.obligations.request_view import RequestView
+from lemming.obligations.requests_snapshot import RequestsSnapshot, find_unreachable_assignees
 
 _DEFAULT_MAX_TURNS = 5
 _GOALS = "goals"

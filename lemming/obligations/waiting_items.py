@@ -14,9 +14,9 @@ from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.wording import format_count, shorten_line
-from lemming.obligations.current_requests import RequestsSnapshot, load_requests, require_agents
 from lemming.obligations.pending_approvals import describe_call
 from lemming.obligations.request_view import Assignment, RequestView
+from lemming.obligations.requests_snapshot import RequestsSnapshot, load_requests, require_agents
 
 TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 4000, 60
 FIELDS_NAMED = 8

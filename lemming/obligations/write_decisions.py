@@ -18,7 +18,6 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tools import get_toolset
 from lemming.obligations.answer_fields import get_answer_schema, get_properties
-from lemming.obligations.current_requests import RequestsSnapshot, find_request, load_requests
 from lemming.obligations.decisions import DecisionKind, is_amount, is_approval_request
 from lemming.obligations.file_bindings import FILE_ARGUMENTS, compute_binding
 from lemming.obligations.ledger_calls import find_pending_calls
@@ -32,6 +31,7 @@ from lemming.obligations.request_entries import (
     write_payload,
 )
 from lemming.obligations.request_view import RequestView
+from lemming.obligations.requests_snapshot import RequestsSnapshot, find_request, load_requests
 
 Json = dict[str, Any]
 _CALL_ID = re.compile(r"[0-9]+/[^/]+/[0-9]+")

@@ -31,8 +31,8 @@ from lemming.kernel.journal.journal_records import Record, TickCommitted, TickSt
 from lemming.kernel.journal.tick_plan import TickPlan, later_reading
 from lemming.kernel.journal.turn_report import TickReport, TurnReport
 from lemming.kernel.logging_config import EngineLog
-from lemming.kernel.org.changing import load_recorded_settings
 from lemming.kernel.org.config import Config
+from lemming.kernel.org.settings_files import load_recorded_settings
 from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.plugins.capability_table import PREFIXES, provided
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins

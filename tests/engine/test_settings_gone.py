@@ -21,9 +21,9 @@ from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files.json_documents import GONE
 from lemming.kernel.journal.engine_events import Event, ProblemFound
 from lemming.kernel.journal.journal_file import load_plan
-from lemming.kernel.org.changing import load_recorded_settings
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.org.settings_files import load_recorded_settings
 from lemming.testing import FrozenClock, make_org, resume, say
 
 ORG, MODELS, CREDITS = "config/org.json", "config/models.json", "config/credits.json"

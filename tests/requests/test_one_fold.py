@@ -20,8 +20,8 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.snapshot import take_snapshot
 from lemming.libraries.outbox_files import write_person_entry
 from lemming.messages import write_outbox_entry
-from lemming.obligations.current_requests import load_requests
 from lemming.obligations.request_view import RequestView
+from lemming.obligations.requests_snapshot import load_requests
 from lemming.testing import resume, say
 
 EVERYBODY = (*NAMES, "human")

@@ -45,7 +45,7 @@ from lemming.kernel.obligations.request_payloads import get_count, get_last_tick
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.plugins.capability_table import REQUEST_RULES
 from lemming.kernel.turn.loop_breaker import loop_limits, select_request_counts
-from lemming.obligations.current_requests import load_requests
+from lemming.obligations.requests_snapshot import load_requests
 
 
 class RequestsCapability(Capability):

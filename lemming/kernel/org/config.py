@@ -1,7 +1,7 @@
 """The organisation's settings: `config/org.json`, `config/models.json`, `config/credits.json`.
 
 Missing files mean the defaults below, except for a file that existed before and is gone, which counts as
-unreadable (`org.changing`). A file with a wrong value or an unknown key raises a `ConfigError` that
+unreadable (`org.settings_files`). A file with a wrong value or an unknown key raises a `ConfigError` that
 stops the engine, because it concerns every agent. Formats: docs/formats.md.
 """
 
@@ -24,11 +24,11 @@ from lemming.kernel.base.redaction.secrets import register_secret_variables
 from lemming.kernel.base.times import zone_error
 from lemming.kernel.files.fast_decoder import INTERNAL_FIELD, make_field
 from lemming.kernel.files.json_documents import NOT_JSON, Document, parse_document, unreadable_error
-from lemming.kernel.org.changing import FilesInUse, missing_file
 from lemming.kernel.org.model_entries import DEFAULT_MODELS, ModelEntry, add_option_hint
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent, Allocation
 from lemming.kernel.org.settings_blocks import AgentDefaults, FindingSettings, LoopSettings, Quota
+from lemming.kernel.org.settings_files import FilesInUse, missing_file
 from lemming.kernel.plugins.capability_loader import make_loaders, missing_owner
 from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.providers import is_channel, is_person

@@ -8,15 +8,15 @@ from lemming.kernel.agents import require_agent_folder
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.organisation import OrgPath
 from lemming.libraries.wording import format_count, format_usd
-from lemming.obligations.current_requests import (
+from lemming.obligations.request_costs import RequestCost, RequestCosts, compute_request_costs
+from lemming.obligations.request_json import RequestJson, request_to_json
+from lemming.obligations.request_view import RequestView
+from lemming.obligations.requests_snapshot import (
     RequestsSnapshot,
     find_request,
     find_unreachable_assignees,
     load_requests,
 )
-from lemming.obligations.request_costs import RequestCost, RequestCosts, compute_request_costs
-from lemming.obligations.request_json import RequestJson, request_to_json
-from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import PersonInboxItem, is_scheduled_later, list_person_inbox
 from lemming.queries.screens.screen import OMITTED, Column, Note, Parameter, Screen, ScreenResult
 from lemming.queries.sentences import describe_call

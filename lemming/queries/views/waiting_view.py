@@ -26,9 +26,9 @@ from lemming.kernel.obligations.request_payloads import parse_references
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.obligations.answer_fields import describe_field, get_answer_schema, get_properties
-from lemming.obligations.current_requests import RequestsSnapshot, load_requests
 from lemming.obligations.pending_approvals import find_call_review
 from lemming.obligations.request_view import RequestView
+from lemming.obligations.requests_snapshot import RequestsSnapshot, load_requests
 from lemming.obligations.waiting_items import PersonInboxItem, build_person_inbox
 from lemming.queries.screens.requests_screen import WAITING
 from lemming.queries.sentences import describe_call, describe_payload, entry_text, truncate_value

@@ -207,7 +207,7 @@ class WorkerProcess:
         texts = {file: source.decode("latin-1") for file, source in sources.items()}  # byte by byte
         self._unsent, self._has_validation = [dump_compact(texts) + b"\n"], False
         # "-P", or the organisation's folder were on the path
-        command = [sys.executable, "-P", "-m", f"{__package__}.worker", str(memory_bytes)]
+        command = [sys.executable, "-P", "-m", f"{__package__}.function_worker", str(memory_bytes)]
         search_path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path if folder is not None)
         environment = {**os.environ, "PYTHONPATH": search_path}
         try:
