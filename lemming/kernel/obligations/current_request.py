@@ -96,13 +96,14 @@ class PricedAnswer(Protocol):
 class CurrentRequest:
     """The current request of a turn. For the agent's own sub-requests, all fields except `begun` are empty.
 
-    `request` is the identity of the entry, `until` the last tick and `not_after` the last time in which
-    answers count. `reply_to`: the reference for the answer after a handoff. `hops`: the number of handoffs so
-    far. `path`: the agents waiting for the request, the outermost first. `asked`: the payload, if the agent
-    may hand the request off. `budget`: the limit for the request and all sub-requests, in credits or in
-    tokens (`unit`). `spent`: the amount charged before the turn (which begins at time `at`), including the
-    budgets of open sub-requests. `allotted`: the part of `spent` reserved for open sub-requests, None in
-    records of earlier versions. `max_calls`: the limit of model calls for the request, 0 without a limit.
+    `request` is the identity of the entry, `begun` the state from earlier turns (`Task.open_request`), `until` the last
+    tick and `not_after` the last time in which answers count. `reply_to`: the reference for the answer after a handoff.
+    `hops`: the number of handoffs so far. `path`: the agents waiting for the request, the outermost first. `asked`: the
+    payload, if the agent may hand the request off; the sub-requests are `begun.asked`. `budget`: the limit for the
+    request and all sub-requests, in credits or in tokens (`unit`). `spent`: the amount charged before the turn (which
+    begins at time `at`), including the budgets of open sub-requests. `allotted`: the part of `spent` reserved for open
+    sub-requests, None in records of earlier versions. `max_calls`: the limit of model calls for the request, 0 without
+    a limit.
     """
 
     request: str

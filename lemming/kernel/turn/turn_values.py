@@ -57,7 +57,7 @@ class TurnInputs:
     damaged: frozenset[str] = frozenset()
     """Keys of memories whose files a person damaged, which are not overwritten."""
     task: CurrentRequest | None = None
-    """The request of the turn, or None for a turn about the inbox."""
+    """The request of the turn, made from the `Task` of the agenda, or None for a turn about the inbox."""
     open_requests: dict[str, str] = field(default_factory=dict)
     """The askers by identity of the open requests shown beside others."""
     said_requests: dict[str, str] = field(default_factory=dict)
