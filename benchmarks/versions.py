@@ -1,10 +1,10 @@
-"""Compatibility test: organisations of version 0.1.0 under this version, and the reverse.
+"""Compatibility test: organisations of earlier versions under this version, and the reverse.
 
     python -m benchmarks.versions FOLDER
 
-FOLDER gets an environment with 0.1.0, built from this repository's history, and the organisations.
-Organisations made by 0.1.0, some killed in the middle of a tick, are verified, replayed, explained, continued
-and upgraded. Prints a line for each. The exit status is 1 for any broken promise.
+FOLDER gets an environment for each version, built from this repository's history, and the organisations.
+Organisations made by an earlier version, some killed in the middle of a tick, are verified, replayed, explained,
+continued and upgraded. Prints a line for each. The exit status is 1 for any broken promise.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import venv
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from io import StringIO
 from itertools import chain
 from pathlib import Path
@@ -33,8 +34,8 @@ from lemming.kernel.org.organisation import NEWEST_FORMAT
 from lemming.testing import make_org, resume, say, tree
 
 REPOSITORY = Path(__file__).parent.parent
-RELEASE = "da8e8c367e81"
-"""The commit that 0.1.0 was."""
+RELEASES = {"0.1.0": "da8e8c367e81", "0.2.0": "617b9363528f"}
+"""The commits of the earlier versions."""
 TICKS = 6
 KILLS = 20
 SHARED = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
@@ -92,51 +93,79 @@ MAKERS: dict[str, Callable[..., None]] = {"plain": make_plain_org, "tools": make
 SETTINGS: dict[str, dict[str, Any]] = {
     "": {}, ", in durability tick": {"durability": "tick"}, ", packed": {"plain_journals": 0},
 }  # fmt: skip
+TEMPLATES = {"0.1.0": (), "0.2.0": ("desk", "game", "research", "review", "watch")}
+"""Templates with recorded answers, by the version that makes an organisation of them."""
+
+
+@dataclass(frozen=True)
+class OldVersion:
+    """An earlier version: its number, and the program to run it."""
+
+    number: str
+    program: str
+
+    def start(self, base: Path, *command: str) -> subprocess.Popen[str]:
+        """Start a command of the version in an organisation."""
+        return subprocess.Popen(
+            [self.program, "-C", str(base), *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def run(self, base: Path, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of the version in an organisation."""
+        return subprocess.run(
+            [self.program, "-C", str(base), *command], capture_output=True, text=True, timeout=300, check=False
+        )
 
 
 def main(folder: Path) -> int:
     """Run all cases, print a line for each, and return the number of failures."""
     folder.mkdir(parents=True, exist_ok=True)
-    old_program = (str(_create_old_environment(folder) / "bin/lemming"),)
     failures = 0
-    for case, problems in chain(
-        _check_forwards(folder, old_program), _check_killed(folder, old_program), _check_backwards(folder, old_program)
-    ):
-        failures += bool(problems)
-        print(f"{'WRONG' if problems else 'ok':<6}{case}{''.join(f'; {problem}' for problem in problems)}", flush=True)
+    for number, commit in RELEASES.items():
+        version = OldVersion(number, str(_create_old_environment(folder, number, commit) / "bin/lemming"))
+        for case, problems in chain(
+            _check_forwards(folder, version), _check_killed(folder, version), _check_backwards(folder, version)
+        ):
+            failures += bool(problems)
+            print(f"{'WRONG' if problems else 'ok':<6}{case}{''.join(f'; {it}' for it in problems)}", flush=True)
     return failures
 
 
-def _create_old_environment(folder: Path) -> Path:
-    environment = folder / "0.1.0"
+def _create_old_environment(folder: Path, number: str, commit: str) -> Path:
+    environment, source = folder / number, folder / f"source-{number}"
     if not environment.exists():
-        archive = subprocess.run(["git", "archive", RELEASE], cwd=REPOSITORY, capture_output=True, check=True).stdout
-        (folder / "source").mkdir()
-        subprocess.run(["tar", "x", "-C", folder / "source"], input=archive, check=True)
+        archive = subprocess.run(["git", "archive", commit], cwd=REPOSITORY, capture_output=True, check=True).stdout
+        source.mkdir()
+        subprocess.run(["tar", "x", "-C", source], input=archive, check=True)
         venv.create(environment, with_pip=True)
-        subprocess.run([environment / "bin/pip", "install", "--quiet", folder / "source"], check=True)
+        subprocess.run([environment / "bin/pip", "install", "--quiet", source], check=True)
     return environment
 
 
-def _check_forwards(folder: Path, old_program: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
+def _check_forwards(folder: Path, version: OldVersion) -> Iterator[tuple[str, list[str]]]:
     for kind, make in MAKERS.items():
         for label, settings in SETTINGS.items():
             base = _recreate_folder(folder / "organisation")
             make(base, **settings)
-            _run_program(old_program, base, "run-forever", "--max-ticks", str(TICKS), "--interval", "0")
+            version.run(base, "run-forever", "--max-ticks", str(TICKS), "--interval", "0")
             if kind == "asked":
-                _run_program(old_program, base, "send", "Look again.")
-            yield f"made by 0.1.0: {kind}{label}", _find_continuation_problems(base)
+                version.run(base, "send", "Look again.")
+            yield f"made by {version.number}: {kind}{label}", _find_continuation_problems(base)
+    for template in TEMPLATES[version.number]:
+        base = _recreate_folder(folder / "organisation")
+        version.run(base, "init", "--template", template)
+        version.run(base, "run-forever", "--max-ticks", str(TICKS), "--interval", "0", "--trust")
+        yield f"made by {version.number}: template {template}", _find_continuation_problems(base)
 
 
-def _check_killed(folder: Path, old_program: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
+def _check_killed(folder: Path, version: OldVersion) -> Iterator[tuple[str, list[str]]]:
     rng = random.Random(0)
     for kind, make in MAKERS.items():
         interrupted_count, problems = 0, list[str]()
         for _ in range(KILLS):
             base = _recreate_folder(folder / "organisation")
             make(base)
-            process = _start_program(old_program, base, "run-forever", "--max-ticks", "60", "--interval", "0")
+            process = version.start(base, "run-forever", "--max-ticks", "60", "--interval", "0")
             while not (base / "tick.json").exists():
                 time.sleep(0.01)
             time.sleep(rng.random())
@@ -144,11 +173,12 @@ def _check_killed(folder: Path, old_program: tuple[str, ...]) -> Iterator[tuple[
             process.wait()
             interrupted_count += json.loads((base / "tick.json").read_bytes())["current_tick"] in journal_ticks(base)
             problems += _find_continuation_problems(base)
-        yield (f"made by 0.1.0: {kind}, killed {KILLS} times, {interrupted_count} of them amid a tick", problems)
+        case = f"made by {version.number}: {kind}, killed {KILLS} times, {interrupted_count} of them amid a tick"
+        yield case, problems
 
 
 def _find_continuation_problems(base: Path) -> list[str]:
-    """Return the problems of this version with a folder of 0.1.0."""
+    """Return the problems of this version with a folder of an earlier one."""
     old_tree = tree(base)
     problems = [
         problem for arguments in ("status", "plan", "requests", "cost") for problem in _find_failure(base, arguments)
@@ -177,16 +207,16 @@ def _find_repeated_calls(base: Path) -> list[str]:
     return [f"call {call} was repeated" for call, count in answers.items() if count > 1]
 
 
-def _check_backwards(folder: Path, old_program: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the behaviour of 0.1.0 with a folder of this version: 0.1.0 knows no format number and runs."""
+def _check_backwards(folder: Path, version: OldVersion) -> Iterator[tuple[str, list[str]]]:
+    """Yield the behaviour of an earlier version with a folder of this one: 0.1.0 knows no format number and runs."""
     for kind, settings in {"": {}, ", with a gate": {"gates": [GATE]}}.items():
         base = _recreate_folder(folder / "organisation")
         make_plain_org(base, format=NEWEST_FORMAT, **settings)
         problems = _find_failure(base, "run-once")
         old_count = len([*base.glob("agents/*/outbox/*.json")])
-        status = _run_program(old_program, base, "run-once").returncode
+        status = version.run(base, "run-once").returncode
         new_count = len([*base.glob("agents/*/outbox/*.json")]) - old_count
-        case = f"made here{kind}: run-once of 0.1.0 ends with {status} and wrote {new_count} entries"
+        case = f"made here{kind}: run-once of {version.number} ends with {status} and wrote {new_count} entries"
         yield case, problems + _find_failure(base, "verify")
 
 
@@ -201,18 +231,6 @@ def _recreate_folder(base: Path) -> Path:
     shutil.rmtree(base, ignore_errors=True)
     fs.make_root(base)
     return base
-
-
-def _start_program(program: tuple[str, ...], base: Path, *command: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*program, "-C", str(base), *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True
-    )
-
-
-def _run_program(program: tuple[str, ...], base: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*program, "-C", str(base), *command], capture_output=True, text=True, timeout=300, check=False
-    )
 
 
 if __name__ == "__main__":

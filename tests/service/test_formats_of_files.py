@@ -48,6 +48,24 @@ def test_an_organisation_of_0_1_0_goes_on_as_it_is(old: Path, lemming: Lemming) 
     assert (old / "config/org.json").read_bytes() == settings
 
 
+@pytest.mark.parametrize("name", ["research", "review"])
+def test_an_organisation_of_0_2_0_goes_on_as_it_is(base: Path, lemming: Lemming, name: str) -> None:
+    """In one a question to a colleague waited between two turns, in the other a call still waits for a person."""
+    with tarfile.open(Path(__file__).parent / "org_of_0_2_0.tar.gz") as archive:
+        archive.extractall(base.parent / "both", filter="data")
+    (base.parent / "both" / name).rename(base)
+    ticks_of_then = journal_ticks(base)
+    assert not [finding for finding in verify_org(base).findings if finding.level == "error"]
+    assert [replayed.tick for replayed in replay_ticks(base, ticks_of_then)] == ticks_of_then
+    if name == "review":
+        assert lemming("approve", "95599cb01054").status == 0
+        assert [turn.agent for turn in run_once(base).turns if turn.tools] == ["publisher"]
+        assert "also on Saturday" in (base / "shared/site/hours.md").read_text()
+    else:
+        assert not [turn for turn in run_once(base).turns if turn.error]
+    assert [replayed.tick for replayed in replay_ticks(base, journal_ticks(base))] == journal_ticks(base)
+
+
 def test_an_upgrade_is_shown_first_and_once_done_the_organisation_goes_on(old: Path, lemming: Lemming) -> None:
     before = tree(old, without=())
     ran = lemming("upgrade")

@@ -20,7 +20,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.engine_events import Event, TickBegins
-from lemming.kernel.journal.journal_records import ModelReplied, TurnEnded
+from lemming.kernel.journal.journal_records import ModelReplied, TickStarted, TurnEnded
 from lemming.kernel.journal.turn_report import FileWritten, TurnReport
 from lemming.kernel.journal.write_offs import WriteOff
 from lemming.kernel.org.config import Config
@@ -46,6 +46,14 @@ def to_recorded_format(report: TurnReport, recorded: TurnReport) -> dict[str, An
         del fields["end"]
         fields["tools"] = [{"tool": tool_use["tool"], "success": tool_use["success"]} for tool_use in report.tools]
     return fields
+
+
+def to_recorded_state(state: dict[str, Any], recorded: TickStarted) -> dict[str, Any]:
+    """Return a state with the fields of the journal: up to version 0.2.0 a request that waited had no `dialogue`."""
+    if recorded.settings or not state.get("requests"):  # those versions recorded no settings files
+        return state
+    requests = [{key: value for key, value in it.items() if key != "dialogue"} for it in state["requests"]]
+    return {**state, "requests": requests}
 
 
 @dataclass
@@ -114,7 +122,10 @@ class ReplayRuntime(Runtime):
                 agent=request.agent,
                 subject="prompt",
                 diff=make_diff(prompt_to_text(recorded), prompt_to_text(messages), "prompt"),
-                hint="check its sources for changes: the resume, a context file, a setting, a memory",
+                hint=(
+                    "check its sources for changes: the resume, a context file, a setting, a memory; the prompts of an "
+                    "earlier version are compared without --into only"
+                ),
             )
         # The clock of a replay moves with the recorded answers.
         self._time = record.at if isinstance(record, ModelReplied) else self._time

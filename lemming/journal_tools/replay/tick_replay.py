@@ -22,6 +22,7 @@ from lemming.journal_tools.replay.replay_runtime import (
     missing_answer_error,
     require_equal,
     to_recorded_format,
+    to_recorded_state,
 )
 from lemming.journal_tools.turn_replay import RecordedAnswers, RecordingExhausted
 from lemming.kernel.base import paths
@@ -92,7 +93,7 @@ def _replay_turn(base: OrgPath, recorded: RecordedTick, name: str, current: dict
     replayed = to_recorded_format(outcome.report, ended.report)
     hint = _suspect_plugins(started)
     require_equal(ended.as_json(), replayed, tick, name, subject="turn", hint=hint)
-    state = outcome.state.as_json()
+    state = to_recorded_state(outcome.state.as_json(), recorded.start_record)
     require_equal(ended.state or {}, state, tick, name, subject="state", hint=hint)
     return state
 
