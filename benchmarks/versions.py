@@ -127,7 +127,9 @@ def main(folder: Path) -> int:
             _check_forwards(folder, version), _check_killed(folder, version), _check_backwards(folder, version)
         ):
             failures += bool(problems)
-            print(f"{'WRONG' if problems else 'ok':<6}{case}{''.join(f'; {it}' for it in problems)}", flush=True)
+            print(
+                f"{'WRONG' if problems else 'ok':<6}{case}{''.join(f'; {problem}' for problem in problems)}", flush=True
+            )
     return failures
 
 

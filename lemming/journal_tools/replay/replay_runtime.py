@@ -52,7 +52,7 @@ def to_recorded_state(state: dict[str, Any], recorded: TickStarted) -> dict[str,
     """Return a state with the fields of the journal: up to version 0.2.0 a request that waited had no `dialogue`."""
     if recorded.settings or not state.get("requests"):  # those versions recorded no settings files
         return state
-    requests = [{key: value for key, value in it.items() if key != "dialogue"} for it in state["requests"]]
+    requests = [{key: request[key] for key in request if key != "dialogue"} for request in state["requests"]]
     return {**state, "requests": requests}
 
 
