@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,91 +14,81 @@ from lemming.kernel.base.reply_json import has_contract
 from lemming.kernel.obligations.current_request import NOT_ANSWERED
 from lemming.kernel.providers import require_usable_finish
 from lemming.kernel.turn.effect_chain import EffectChain
-from lemming.kernel.turn.forms.form_question import map_found_names
+from lemming.kernel.turn.forms.form_question import list_earlier_found_tools, map_found_names
 from lemming.kernel.turn.forms.reply_reader import parse_form_reply
 from lemming.kernel.turn.forms.reply_shapes import extract_calls
 from lemming.kernel.turn.reply_schemas import list_actions
 from lemming.kernel.turn.turn_effects import Allowed, CheckEntries, TakeReply
 from lemming.kernel.turn.turn_prompt import native_tools
+from lemming.kernel.turn.turn_state_values import TurnStateValues
 from lemming.kernel.turn.turn_values import Answer, TurnInputs
 
 
-@dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
-class ReplyReader:
-    """Reads the replies of a turn.
+def read_reply(turn_state: TurnStateValues, answer: Answer, keep: Keep) -> TurnReply:
+    """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
+    require_usable_finish(answer.finish, answer.text)
+    inputs, chain = turn_state.inputs, turn_state.chain
+    needs_answer = bool(inputs.task and inputs.task.request) and not turn_state.may_skip_response
+    try:
+        reply = _parse(turn_state, answer, keep)
+        if reply.tool_calls:
+            reply = _limit_calls(reply, inputs.agent.turn.max_tool_calls)
+        has_content = reply.outbox_entries or reply.tool_calls or reply.goes_on or turn_state.entries
+        if keep == "all" and needs_answer and not has_content:
+            raise ContractError(NOT_ANSWERED)
+        if keep == "all" and TakeReply in chain.handled:
+            passed = chain.decide(TakeReply(reply=reply))
+            if not isinstance(passed, TakeReply):
+                raise ContractError(passed.reason)
+            reply = passed.reply
+        if inputs.form and answer.finish == "length":
+            # A plain text has no end that could be missed.
+            remark = f"the reply was cut off at the token limit ({_cutoff_remedy(inputs)})"
+            reply = reply._replace(remarks=(*reply.remarks, remark))
+        return reply
+    except ContractError as error:
+        if answer.finish == "length":
+            message = f"the reply was cut off at the token limit; be shorter ({error})"
+            raise ContractError(message, hint=_cutoff_remedy(inputs)) from error
+        raise
 
-    `needs_answer`: the turn has a request to answer. `has_written`: the turn has written an entry already.
-    `found_tools`: tools found by a search of the turn.
-    """
 
-    inputs: TurnInputs
-    chain: EffectChain
-    needs_answer: bool
-    has_written: bool
-    found_tools: Sequence[Mapping[str, Any]]
-
-    def read(self, answer: Answer, keep: Keep) -> TurnReply:
-        """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
-        require_usable_finish(answer.finish, answer.text)
-        inputs, chain = self.inputs, self.chain
-        try:
-            reply = self._parse(answer, keep)
-            if reply.tool_calls:
-                reply = _limit_calls(reply, inputs.agent.turn.max_tool_calls)
-            has_content = reply.outbox_entries or reply.tool_calls or reply.goes_on or self.has_written
-            if keep == "all" and self.needs_answer and not has_content:
-                raise ContractError(NOT_ANSWERED)
-            if keep == "all" and TakeReply in chain.handled:
-                passed = chain.decide(TakeReply(reply=reply))
-                if not isinstance(passed, TakeReply):
-                    raise ContractError(passed.reason)
-                reply = passed.reply
-            if inputs.form and answer.finish == "length":
-                # A plain text has no end that could be missed.
-                remark = f"the reply was cut off at the token limit ({_cutoff_remedy(inputs)})"
-                reply = reply._replace(remarks=(*reply.remarks, remark))
-            return reply
-        except ContractError as error:
-            if answer.finish == "length":
-                message = f"the reply was cut off at the token limit; be shorter ({error})"
-                raise ContractError(message, hint=_cutoff_remedy(inputs)) from error
-            raise
-
-    def _parse(self, answer: Answer, keep: Keep) -> TurnReply:
-        """Return the reply from the text and calls of an answer. Text beside calls is a note."""
-        inputs, chain, limits = self.inputs, self.chain, self.inputs.agent.turn
-        has_request = inputs.task is not None or (inputs.form is not None and inputs.form.requests)
-        kinds = (*limits.kinds, *({"response"}.difference(limits.kinds) if has_request else ()))
-        # Turns of version 0.2.0 required every part.
-        keep = "sound" if keep == "all" and inputs.loops is not None else keep
-        validate = partial(_check_entries, chain) if CheckEntries in chain.handled else None
-        parse = partial(
-            parse_reply,
-            kinds=kinds,
-            max_entries=limits.max_entries,
-            max_calls=None,
-            keep=keep,
-            validate_entries=validate,
-        )
-        declared_tools = native_tools(inputs.prompt)
-        native = {tool["name"]: tool.get("tool", tool["name"]) for tool in declared_tools}
-        found_names = map_found_names(declared_tools, self.found_tools) if self.found_tools else {}
-        native |= found_names if declared_tools else {}
-        if inputs.form:
-            actions = list_actions(inputs.schema) if inputs.schema else ()
-            offered = [action["properties"]["do"]["const"] for action in actions]
-            tools = native.values() or [*offered, *found_names]
-            return parse_form_reply(inputs.form, answer, tools, native, parse, has_written=self.has_written)
-        if inputs.model.prompt == "tools":
-            return parse(to_reply_text(answer.text, kinds))
-        if not answer.calls:
-            return _read_text(inputs, answer, parse)
-        try:
-            reply = parse(answer.text, has_calls=True)
-        except ContractError:
-            reply = TurnReply(notes=answer.text.strip())
-        calls = [ToolCall(native.get(call["tool"], call["tool"]), call["args"], call["id"]) for call in answer.calls]
-        return reply._replace(tool_calls=(*calls, *reply.tool_calls))
+def _parse(turn_state: TurnStateValues, answer: Answer, keep: Keep) -> TurnReply:
+    """Return the reply from the text and calls of an answer. Text beside calls is a note."""
+    inputs, chain, limits = turn_state.inputs, turn_state.chain, turn_state.inputs.agent.turn
+    has_request = inputs.task is not None or (inputs.form is not None and inputs.form.requests)
+    kinds = (*limits.kinds, *({"response"}.difference(limits.kinds) if has_request else ()))
+    # Turns of version 0.2.0 required every part.
+    keep = "sound" if keep == "all" and inputs.loops is not None else keep
+    validate = partial(_check_entries, chain) if CheckEntries in chain.handled else None
+    parse = partial(
+        parse_reply,
+        kinds=kinds,
+        max_entries=limits.max_entries,
+        max_calls=None,
+        keep=keep,
+        validate_entries=validate,
+    )
+    declared_tools = native_tools(inputs.prompt)
+    native = {tool["name"]: tool.get("tool", tool["name"]) for tool in declared_tools}
+    found_tools = [*list_earlier_found_tools(inputs), *turn_state.results.found_tools]
+    found_names = map_found_names(declared_tools, found_tools) if found_tools else {}
+    native |= found_names if declared_tools else {}
+    if inputs.form:
+        actions = list_actions(inputs.schema) if inputs.schema else ()
+        offered = [action["properties"]["do"]["const"] for action in actions]
+        tools = native.values() or [*offered, *found_names]
+        return parse_form_reply(inputs.form, answer, tools, native, parse, has_written=bool(turn_state.entries))
+    if inputs.model.prompt == "tools":
+        return parse(to_reply_text(answer.text, kinds))
+    if not answer.calls:
+        return _read_text(inputs, answer, parse)
+    try:
+        reply = parse(answer.text, has_calls=True)
+    except ContractError:
+        reply = TurnReply(notes=answer.text.strip())
+    calls = [ToolCall(native.get(call["tool"], call["tool"]), call["args"], call["id"]) for call in answer.calls]
+    return reply._replace(tool_calls=(*calls, *reply.tool_calls))
 
 
 def _check_entries(chain: EffectChain, entries: list[NewEntry]) -> list[NewEntry | list[str]]:

@@ -19,8 +19,7 @@ from lemming.kernel.providers import Message
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.listing import load_found_tools
 from lemming.kernel.turn import turn_effects as effects
-from lemming.kernel.turn.forms.form_question import list_earlier_found_tools
-from lemming.kernel.turn.replies import ReplyReader
+from lemming.kernel.turn.replies import read_reply
 from lemming.kernel.turn.turn_values import Answer, PayloadWithDigests
 from lemming.kernel.turn.turn_writes import TurnWrites
 
@@ -100,9 +99,7 @@ class TurnState(TurnWrites):
 
     def read_reply(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
-        found_tools = [*list_earlier_found_tools(self.inputs), *self.results.found_tools]
-        needs_answer = bool(self.inputs.task and self.inputs.task.request) and not self.may_skip_response
-        return ReplyReader(self.inputs, self.chain, needs_answer, bool(self.entries), found_tools).read(answer, keep)
+        return read_reply(self, answer, keep)
 
     def stage_reply(self, reply: TurnReply, *, has_seen: bool = True) -> None:
         """Stage the entries, tool calls and memories of a reply.
