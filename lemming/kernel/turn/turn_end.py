@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -15,7 +15,7 @@ from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.turn_report import USUAL_ENDS, End, Status, TurnReport, VerdictJson
 from lemming.kernel.llm.call_cost import has_reached_soft_cap
 from lemming.kernel.messages import ENTRIES_PER_TURN, OutboxEntry, to_file_effect
-from lemming.kernel.obligations.current_request import OWN_REQUESTS, is_fruitless
+from lemming.kernel.obligations.current_request import OWN_REQUESTS, CurrentRequest, is_fruitless
 from lemming.kernel.obligations.request_payloads import parse_references
 from lemming.kernel.plugins.capability_table import DECISION_RULES, REQUEST_RULES
 from lemming.kernel.tools import ToolResult
@@ -338,25 +338,30 @@ def _find_open_requests(turn_state: TurnState, end: End) -> tuple[str, tuple[Ope
         for entry, position in turn_state.pending_indexes.items()
         if position > turn_state.results.shown_count
     }
+
+    def advance(request: CurrentRequest, asking: Sequence[OutboxEntry], **spending: Any) -> OpenRequest:
+        return request.state_after_turn(
+            asking,
+            turn_state.results.unshown,
+            calls=calls,
+            pending_states=turn_state.pending_states,
+            keep_dialogue=partial(make_dialogue, turn_state),
+            **spending,
+        )
+
     if current is None:
         own_entries = [entry for entry in entries if entry.identity in calls]
-        return "", (*_find_still_open(turn_state), *_list_own_requests(turn_state, own_entries, calls))
+        own_requests = [advance(OWN_REQUESTS, own_entries)] if own_entries else []
+        return "", (*_find_still_open(turn_state), *own_requests)
     other_requests = tuple(item for item in earlier_requests if item.key != current.begun.key)
     is_served = turn_state.is_answered or turn_state.is_handed_off
     if is_served if current.request else not turn_state.results.actionable:
         pending = [entry for entry in entries if entry.identity in turn_state.pending_states]
         own_entries = [entry for entry in pending if "parent" not in entry.payload]
-        return current.request, (*other_requests, *_list_own_requests(turn_state, own_entries, calls))
-    updated = current.state_after_turn(
-        entries,
-        turn_state.results.unshown,
-        calls=calls,
-        pending_states=turn_state.pending_states,
-        keep_dialogue=partial(make_dialogue, turn_state),
-        cost=turn_state.cost,
-        failed_attempts=turn_state.repeats.repeat_counts,
-        model_calls=len(turn_state.answers),
-    )
+        own_requests = [advance(OWN_REQUESTS, own_entries)] if own_entries else []
+        return current.request, (*other_requests, *own_requests)
+    counts, model_calls = turn_state.repeats.repeat_counts, len(turn_state.answers)
+    updated = advance(current, entries, cost=turn_state.cost, failed_attempts=counts, model_calls=model_calls)
     is_stuck = end == "unanswered" and not (turn_state.may_skip_response or turn_state.strategy_turn.note)
     is_stuck = is_stuck and not (updated.open_sub_requests or updated.results or turn_state.repeats.has_learned)
     return current.request, (*other_requests, replace(updated, stands_still=is_stuck))
@@ -371,22 +376,3 @@ def _find_still_open(turn_state: TurnState) -> tuple[OpenRequest, ...]:
     unanswered = (item for item in shown if answered.isdisjoint((item, item.rpartition("_")[2])))
     continued = (item for item in earlier if item.is_worth_recording or not shown)
     return (*continued, *(OpenRequest(request=identity) for identity in unanswered))
-
-
-def _list_own_requests(
-    turn_state: TurnState, entries: Sequence[OutboxEntry], calls: Mapping[str, int]
-) -> tuple[OpenRequest, ...]:
-    """Return the open request for a turn's sub-requests on the agent's own account, if any.
-
-    `calls`: the index (from 1) among the unshown results to which each entry's answer belongs.
-    """
-    if not entries:
-        return ()
-    own_request = OWN_REQUESTS.state_after_turn(
-        entries,
-        turn_state.results.unshown,
-        calls=calls,
-        pending_states=turn_state.pending_states,
-        keep_dialogue=partial(make_dialogue, turn_state),
-    )
-    return (own_request,)

@@ -141,7 +141,7 @@ def list_engine_actions(
         actions.append(_action(ANSWER, "Answer the question.", fields or {"text": text}))
     elif facts.requests:
         request: Json = {"type": "string", "enum": [*facts.requests]}
-        fields = _get_distinct_fields("response", payload_schemas, ("request",))
+        fields = _get_payload_fields("response", payload_schemas, ("request",))
         about = "Answer a request, by its id."
         actions.append(_action(ANSWER, about, {"request": request, **(fields or {"text": text})}))
     # The only entry of a turn is kept for the answer: after a message there would be none.
@@ -159,7 +159,7 @@ def _send_action(agent: Agent, facts: TurnFacts, payload_schemas: Sequence[Paylo
     kinds, readers = list_send_kinds(agent), list_readers(facts)
     if not kinds or (facts.asker and facts.readers is not None and not readers):
         return None
-    fields = _get_distinct_fields(kinds[0], payload_schemas, ("to", "kind"))
+    fields = _get_payload_fields(kinds[0], payload_schemas, ("to", "kind"))
     if any(_get_payload_fields(kind, payload_schemas) != fields for kind in kinds):
         raise Inexpressible
     arguments: Json = {}
@@ -173,10 +173,13 @@ def _send_action(agent: Agent, facts: TurnFacts, payload_schemas: Sequence[Paylo
     return _action(SEND, about, {**arguments, **(fields or {"text": text})})
 
 
-def _get_payload_fields(kind: str, payload_schemas: Iterable[PayloadSchema]) -> Json | None:
+def _get_payload_fields(
+    kind: str, payload_schemas: Iterable[PayloadSchema], argument_names: Iterable[str] = ()
+) -> Json | None:
     """Return the required fields of an entry kind, or None for a plain text.
 
-    Raises `Inexpressible` if no closed object expresses the fields, or if only some entries have the fields.
+    Raises `Inexpressible` if no closed object expresses the fields, if only some entries have them, or if one has the name
+    of an argument of the action.
     """
     for payload_schema in payload_schemas:
         if kind in payload_schema.kinds:
@@ -185,21 +188,11 @@ def _get_payload_fields(kind: str, payload_schemas: Iterable[PayloadSchema]) -> 
             properties = payload_schema.properties
             # Of an answer nested in the payload, the inner fields: the engine adds the nesting.
             inner: Json = properties.get(ANSWER_KEY, {}).get("properties", {}) if [*properties] == [ANSWER_KEY] else {}
-            return inner if needs_answer_key({"properties": inner}) else properties
+            fields = inner if needs_answer_key({"properties": inner}) else properties
+            if not fields.keys().isdisjoint(argument_names):
+                raise Inexpressible
+            return fields
     return None
-
-
-def _get_distinct_fields(
-    kind: str, payload_schemas: Iterable[PayloadSchema], argument_names: Iterable[str]
-) -> Json | None:
-    """Return the fields of a payload schema.
-
-    Raises `Inexpressible` if a field has the name of an action's argument.
-    """
-    fields = _get_payload_fields(kind, payload_schemas)
-    if fields and not fields.keys().isdisjoint(argument_names):
-        raise Inexpressible
-    return fields
 
 
 def _action(name: str, about: str, arguments: Json) -> Action:
