@@ -180,7 +180,9 @@ def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Co
     agent_names = frozenset((*survey.agents, *survey.broken))
     model_readers = [agent for agent in permitted_readers if config.has_model_turns(agent)]
     readers = [agent for agent in model_readers if _is_news(entry, agent, agent_names, config)]
-    if to is not None and to not in {agent.name for agent in permitted_readers}:
+    if to == entry.agent:
+        print_warning(f"warning: {to} wrote it and reads only others; name another agent with --to")
+    elif to is not None and to not in {agent.name for agent in permitted_readers}:
         print_warning(f'warning: {to} cannot read it; add "{entry.agent}" to read_outboxes in agents/{to}/resume.json')
     for agent in permitted_readers:
         if config.is_person(agent) and agent.name in entry.targets:

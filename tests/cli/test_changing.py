@@ -301,6 +301,12 @@ def test_an_agent_without_credits_ends_a_run_and_a_question_with_six_also_beside
     assert lemming("ask", "ada", "How are you?").status == 6
 
 
+def test_a_message_to_oneself_is_not_to_be_mended_by_reading_oneself(base: Path, lemming: Lemming) -> None:
+    human = resume("human", model={"key": "human"})
+    make_org(base, resume("ada"), human, models={"human": {"provider": "human"}})
+    assert "human wrote it and reads only others" in lemming("send", "--to", "human", "hello").err
+
+
 def test_a_grant_below_zero_takes_back(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", credits={"max_credits": 10}))
     assert lemming("credits", "grant", "ada", "-4").status == 0
