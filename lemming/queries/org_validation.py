@@ -14,6 +14,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, LemmingError, Problem, UnknownModel
 from lemming.kernel.base.jsontext import correct_typo
 from lemming.kernel.base.problems import make_warning
+from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.capability_usage import find_used_capabilities, resolve_credits
 from lemming.kernel.org.config import Config
@@ -84,6 +85,19 @@ def find_settings_problems(subject: CheckSubject) -> Iterator[Problem]:
     yield from validate_survey(base, config, survey_agents(base)).settings_problems
     yield from _validate_allocations(base, config)
     yield from find_unloaded_files(base)
+    yield from _find_misnamed_files(base)
+
+
+_SETTINGS_FILES = ("org.json", "models.json", "credits.json", "calendar.json", "mcp.json", "mcp.lock.json")
+
+
+def _find_misnamed_files(base: OrgPath) -> Iterator[Problem]:
+    """Yield a warning for each file of `config/` whose name is a typo, because nothing reads it."""
+    names = fs.list_names(base / "config") if (base / "config").is_dir() else []
+    for name in sorted({*names} - {*_SETTINGS_FILES}):
+        if suggestion := correct_typo(name, _SETTINGS_FILES):
+            hint = f"rename it to config/{suggestion}, or remove it"
+            yield make_warning("nothing reads a file of this name", hint=hint, file=f"config/{name}")
 
 
 def _validate_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:

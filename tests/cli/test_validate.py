@@ -110,6 +110,15 @@ def test_mistakes_outside_resumes_are_found(base: Path, lemming: Lemming) -> Non
     assert ran.status == 3
 
 
+def test_a_settings_file_whose_name_is_a_typo_is_warned_of(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    fs.write_atomic(base, "config/orgs.json", b"{}")
+    fs.write_atomic(base, "config/notes.json", b"{}")
+    (problem,) = lemming("validate", "--json").objects
+    assert (problem["severity"], problem["file"]) == ("warning", "config/orgs.json")
+    assert problem["hint"] == "rename it to config/org.json, or remove it"
+
+
 def test_broken_settings_do_not_hide_broken_resumes(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", schedule="daily"))
     fs.write_atomic(base, "config/org.json", b'{"inbox_limit": -1}')
