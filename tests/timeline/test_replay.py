@@ -14,6 +14,7 @@ from recorded import TICKS, Bell, Refusing, busy_org, call, edit, refuse_models,
 
 from lemming.cli import run
 from lemming.engine import load_tick, run_once
+from lemming.journal_tools.agent_rename import rename_agent
 from lemming.journal_tools.replay.replay_runtime import OUTSIDE, ReplayMismatch
 from lemming.journal_tools.replay.tick_replay import ReplayResult, list_replayable_ticks, replay_into, replay_ticks
 from lemming.journal_tools.verify.state_root import load_state_root
@@ -338,3 +339,10 @@ def test_a_journal_that_somebody_has_emptied_is_told_by_name(base: Path, again: 
     with pytest.raises(CorruptState) as found:
         rerun(base, again)
     assert found.value.where == "logs/ticks/00000002.jsonl"
+
+
+def test_an_agent_that_was_renamed_between_two_ticks_is_no_difference(org: Path) -> None:
+    rename_agent(org, "bob", "zed")
+    run_once(org, clock=FrozenClock())
+    assert [result.tick for result in replay_ticks(org, [TICKS + 1])] == [TICKS + 1]
+    assert len([*replay_ticks(org, journal_ticks(org))]) == TICKS + 1

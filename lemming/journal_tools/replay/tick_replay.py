@@ -106,14 +106,29 @@ def _suspect_plugins(started: TurnStarted) -> str:
 
 
 def _compare_start(recorded: RecordedTick, name: str, states: dict[str, dict[str, Any]]) -> None:
-    """Compare the start of a turn with the agent's state after the last turn. People may add notes in between."""
+    """Compare the start of a turn with the agent's state after the last turn.
+
+    People may add notes and rename other agents in between.
+    """
     started = recorded.started[name]
     if started.turn:  # it may have started from the files of the first one
         return
     start_state, state = started.state, states.pop(started.agent, None)
     if state is not None and start_state["tick"] == state["tick"]:
-        place = (recorded.tick, name)
-        require_equal(without_notes(start_state), without_notes(state), *place, subject="state before the turn")
+        before, now = _drop_other_authors(start_state, state), _drop_other_authors(state, start_state)
+        require_equal(without_notes(before), without_notes(now), recorded.tick, name, subject="state before the turn")
+
+
+def _drop_other_authors(state: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return a state with the read marks of authors that both states have; the others were renamed in between."""
+    authors = _list_authors(state["read"]) & _list_authors(other["read"])
+    through = {author: tick for author, tick in state["read"].get("through", {}).items() if author in authors}
+    also = [identity for identity in state["read"].get("also", ()) if identity.partition("/")[0] in authors]
+    return {**state, "read": {**state["read"], "through": through, "also": also}}
+
+
+def _list_authors(read: dict[str, Any]) -> set[str]:
+    return {*read.get("through", ()), *(identity.partition("/")[0] for identity in read.get("also", ()))}
 
 
 # --- into another folder -----------------------------------------------------------------------
