@@ -126,6 +126,7 @@ def test_the_demonstration_of_what_survives_comes_to_the_very_bytes(scripted: Pa
     assert re.sub(r"^    ", "", tree, flags=re.MULTILINE) in ran.stdout
 
 
+@pytest.mark.long  # commands that are each tried elsewhere
 def test_what_the_skill_for_coding_agents_types_works_and_is_in_order(scripted: Path) -> None:
     (block,) = blocks_of(SKILL)
     block = block.replace("lemming validate", "lemming validate --json")

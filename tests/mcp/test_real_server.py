@@ -23,6 +23,7 @@ def can_be_alone() -> bool:
         return False
 
 
+@pytest.mark.long  # what it answers is what the servers of the other tests answer
 @pytest.mark.skipif(find_spec("mcp_server_time") is None, reason="mcp-server-time is not installed")
 def test_the_time_server_answers_in_an_empty_network(tmp_path: Path) -> None:
     if not can_be_alone():
