@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,23 +36,28 @@ _free_tabs: dict[Any, Any] = {}
 
 @contextmanager
 def opened(browser: Any, address: str, part: str = "agents", **how: Any) -> Iterator[Any]:
-    """Open the page at a part, and see to it that nothing was refused by its policy or went wrong in it.
-
-    The tab is one that an earlier test has left, without what that had in its storage, unless `how` asks for another.
-    """
-    tab = (None if how else _free_tabs.pop(browser, None)) or new_tab(browser, **how)
+    """Open the page at a part, and see to it that nothing was refused by its policy or went wrong in it."""
     wrong = list[str]()
     listeners = {
         "pageerror": lambda error: wrong.append(str(error)),
         "console": lambda line: wrong.append(line.text) if "Content Security" in line.text else None,
     }
+    with borrowed(browser, listeners, **how) as tab:
+        tab.goto(f"{address}#/{part}")
+        tab.wait_for_selector(f'.menu a[aria-current="page"][href^="#/{part.partition("?")[0]}"]')
+        tab.wait_for_selector("main .loading", state="detached")
+        yield tab
+    assert wrong == []
+
+
+@contextmanager
+def borrowed(browser: Any, listeners: Mapping[str, Callable[[Any], object]], **how: Any) -> Iterator[Any]:
+    """Yield a tab that an earlier test has left, without what that had in its storage, unless `how` asks for another."""
+    tab = (None if how else _free_tabs.pop(browser, None)) or new_tab(browser, **how)
     for event, listener in listeners.items():
         tab.on(event, listener)
     is_whole = False
     try:
-        tab.goto(f"{address}#/{part}")
-        tab.wait_for_selector(f'.menu a[aria-current="page"][href^="#/{part.partition("?")[0]}"]')
-        tab.wait_for_selector("main .loading", state="detached")
         yield tab
         is_whole = not (how or browser in _free_tabs or tab.is_closed())
     finally:
@@ -63,7 +68,6 @@ def opened(browser: Any, address: str, part: str = "agents", **how: Any) -> Iter
             _free_tabs[browser] = tab
         else:
             tab.context.close()
-    assert wrong == []
 
 
 def new_tab(browser: Any, **how: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from in_browser import opened, playwright
+from in_browser import borrowed, opened, playwright
 from page_org import LETTER
 
 from lemming.dashboard.page_server import serve_page
@@ -37,10 +37,9 @@ def call_of(org: Path, agent: str, tool: str, **args: Any) -> None:
 
 
 def test_the_page_lands_where_something_waits(browser: Any, address: str) -> None:
-    tab = browser.new_page()
-    tab.goto(address)
-    tab.wait_for_selector(".inbox .item h3:has-text('refunds')")
-    tab.close()
+    with borrowed(browser, {}) as tab:
+        tab.goto(address)
+        tab.wait_for_selector(".inbox .item h3:has-text('refunds')")
 
 
 @pytest.mark.long
