@@ -111,7 +111,7 @@ def complete_request(request: Request, entry: ModelEntry, inputs: TurnInputs, ba
     if chain is None:
         return request
     effect = SendRequest(key=inputs.agent.model.key, entry=entry, request=request, number=request.step)
-    agreed = chain.advance(chain.begin(effect), SendRequest)
+    agreed, _ = chain.start(effect)
     return agreed.request if isinstance(agreed, SendRequest) else request
 
 

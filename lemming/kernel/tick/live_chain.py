@@ -38,18 +38,17 @@ class LiveChain(EffectChain):
         ]
         super().__init__([*interceptors, _NOBODY_ASKS], _perform, self._note_grant)
 
-    @staticmethod
-    def advance(steps: Steps, awaited: type[E]) -> E | Outcome:
-        """Return the effect of the type `awaited` that all interceptors agreed to, or the outcome."""
-        answer = None
+    def start(self, effect: E) -> tuple[E | Outcome, Steps]:
+        """Return an effect as all interceptors agreed to it, or its outcome, and the steps that await its answer."""
+        steps, answer = self.begin(effect), None
         while True:
             try:
                 request = steps.send(answer)
             except StopIteration as stop:
                 outcome: Outcome = stop.value
-                return outcome
-            if isinstance(request, awaited):
-                return request
+                return outcome, steps
+            if isinstance(request, type(effect)):
+                return request, steps
             answer = _perform(request)
 
     def decides_by_results(self, effect: RunTool) -> bool:

@@ -149,9 +149,8 @@ class ModelRequests:
         if SendRequest not in chain.handled:
             return request
         chain.phase.verdicts = []
-        steps = chain.begin(SendRequest(key=key, entry=entry, request=request, number=request.step))
         try:
-            agreed = chain.advance(steps, SendRequest)
+            agreed, steps = chain.start(SendRequest(key=key, entry=entry, request=request, number=request.step))
         finally:
             self.verdicts += chain.phase.verdicts
         if not isinstance(agreed, SendRequest):

@@ -212,8 +212,7 @@ class LiveCalls:
             check = partial(self._check_result, chain, decided.call, tool, context)
             decided.context = replace(context, check_result=check)
         if StartTool in chain.handled:
-            steps = chain.begin(StartTool(call=decided.call, tool=tool, context=context))
-            agreed = chain.advance(steps, StartTool)
+            agreed, steps = chain.start(StartTool(call=decided.call, tool=tool, context=context))
             if isinstance(agreed, Outcome):
                 return to_result(agreed)
             decided.steps = (steps, *decided.steps)
@@ -242,8 +241,7 @@ class LiveCalls:
         for outcome in _dispatch_questions(chain, effect, questions):
             if not _is_approval(outcome):
                 return to_result(outcome)
-        steps = chain.begin(effect)
-        agreed = chain.advance(steps, RunTool)
+        agreed, steps = chain.start(effect)
         verdicts = tuple(self._phase.verdicts)
         if isinstance(agreed, Outcome):
             return _add_verdicts(to_result(agreed), verdicts)
