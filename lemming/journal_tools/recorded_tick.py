@@ -220,7 +220,7 @@ def _build_turn(recorded: RecordedTick, key: str) -> TurnRecord:
         from lemming.journal_tools.turn_replay import ReplayedTurn
         from lemming.kernel.turn.turn_inputs import from_record
 
-        replayed = ReplayedTurn(from_record(started, recorded.tick), recorded)
+        replayed = ReplayedTurn(from_record(started, recorded.tick, recorded.start_record.at), recorded)
     writes = replayed.list_written_files(report) if replayed else {}
     prefix = f"agents/{agent}/memory/"
     memories = {path: effect.content for path, effect in writes.items() if path.startswith(prefix)}

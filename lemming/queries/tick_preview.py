@@ -108,7 +108,7 @@ class TickPreview:
         Raises `UsageError` for an agent that waits for other agents: their answers are part of the next prompt.
         """
         if name in self.started and name not in self.ended:
-            return PreparedPrompt(from_record(self.started[name], self.tick))
+            return PreparedPrompt(from_record(self.started[name], self.tick, self.plan.at))
         snapshot, agent = self.snapshot, self.survey.agents[name]
         allocation = resolve_credits(snapshot.config, name, agent.credits)
         unlimited_credits = AgentCredits(max_credits=None, soft_cap=allocation.soft_cap)

@@ -15,6 +15,7 @@ from recorded import TICKS, Bell, Refusing, busy_org, call, edit, refuse_models,
 from lemming.cli import run
 from lemming.engine import load_tick, run_once
 from lemming.journal_tools.agent_rename import rename_agent
+from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.journal_tools.replay.replay_runtime import OUTSIDE, ReplayMismatch
 from lemming.journal_tools.replay.tick_replay import ReplayResult, list_replayable_ticks, replay_into, replay_ticks
 from lemming.journal_tools.verify.state_root import load_state_root
@@ -25,6 +26,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.providers import Backend, Reply, Request, register_provider
 from lemming.kernel.tools import ToolRegistry
+from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree, write_script
 
 
@@ -346,3 +348,23 @@ def test_an_agent_that_was_renamed_between_two_ticks_is_no_difference(org: Path)
     run_once(org, clock=FrozenClock())
     assert [result.tick for result in replay_ticks(org, [TICKS + 1])] == [TICKS + 1]
     assert len([*replay_ticks(org, journal_ticks(org))]) == TICKS + 1
+
+
+def test_a_request_that_failed_before_a_model_was_asked_has_the_time_of_its_tick(base: Path) -> None:
+    human = resume("human", model={"key": "human"})
+    make_org(
+        base,
+        resume("ada", turn={"take": "one"}),
+        human,
+        models={"human": {"provider": "human"}},
+        org={"durability": "off"},
+    )
+    request = {"text": "Make it.", "target": "ada", "until": {"by": "nobody"}}
+    write_person_entry(base, "human", tick=1, kind="request", payload=request, tags=[], created_at="")
+    run_once(base, clock=FrozenClock())
+    assert [result.turns for result in replay_ticks(base, [1])] == [1]
+    turn = load_tick_record(base, 1).find_turn("ada")
+    assert turn
+    (entry,) = turn.entries
+    assert entry.payload["status"] == "failed"
+    assert entry.created_at == journal_lines(base, 1)[0]["at"]

@@ -75,7 +75,7 @@ def shown(base: Path, tick: int) -> list[list[Message]]:
     records = load_tick_record(base, tick).turn_records("ada")
     (started,) = (it for it in records if isinstance(it, TurnStarted))
     answers = Recorded()
-    take_turn(from_record(started, tick), cast(AnswerSource, answers))
+    take_turn(from_record(started, tick, ""), cast(AnswerSource, answers))
     return answers.asked
 
 

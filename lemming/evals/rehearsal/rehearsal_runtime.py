@@ -75,7 +75,7 @@ class RecordedPrompts:
         started = self.recorded.started.get(key)
         if started is None:
             return {}
-        inputs = from_record(started, self.recorded.tick)
+        inputs = from_record(started, self.recorded.tick, self.recorded.start_record.at)
         recorder = _PromptRecorder(self.recorded, inputs, self._base, self._config)
         plugins = tuple(self._config.org.plugins)
         # The turn may be interrupted, broken, or refer to missing files.

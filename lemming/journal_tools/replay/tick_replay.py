@@ -84,7 +84,7 @@ def _replay_turn(base: OrgPath, recorded: RecordedTick, name: str, current: dict
     answers = RecordedAnswers(recorded, started.agent, started.turn)
     plugins = tuple(load_config(base).org.plugins) if started.given else None
     try:
-        inputs = from_record(started, tick)
+        inputs = from_record(started, tick, recorded.start_record.at)
         outcome = take_turn(inputs, answers, plugins)
         if current:
             outcome = join_outcome(inputs, outcome, AgentState.from_json(current))

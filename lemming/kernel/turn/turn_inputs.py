@@ -281,8 +281,8 @@ def _record_fields(gathered: GatheredInputs) -> dict[str, Any]:
     return fields
 
 
-def from_record(record: TurnStarted, tick: int) -> TurnInputs:
-    """Return the inputs of an interrupted turn, with the original model and credits."""
+def from_record(record: TurnStarted, tick: int, at: str) -> TurnInputs:
+    """Return the inputs of an interrupted turn, with the original model and credits. `at`: the reading of its tick."""
     from lemming.kernel.obligations.current_request import CurrentRequest  # most turns have none
 
     return TurnInputs(
@@ -300,7 +300,7 @@ def from_record(record: TurnStarted, tick: int) -> TurnInputs:
         read=ReadMark.from_json(record.read),
         fingerprint=record.inputs,
         damaged=frozenset(record.damaged),
-        task=CurrentRequest.from_json(record.task) if record.task else None,
+        task=CurrentRequest.from_json({"at": at, **record.task}) if record.task else None,
         **{key: getattr(record, key) for key in OPTIONAL_FIELDS},
     )
 

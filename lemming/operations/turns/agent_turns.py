@@ -150,7 +150,7 @@ class AgentTurns:
                 self._tick.replay_committed(ended, started)
                 request = _find_request(started, ended)
                 self._can_begin &= not (
-                    started and self._can_run_concurrently(from_record(started, self._snapshot.tick))
+                    started and self._can_run_concurrently(from_record(started, self._snapshot.tick, self._snapshot.at))
                 )
             else:
                 turn_start = self._start_turn(turn, started)

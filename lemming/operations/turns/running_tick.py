@@ -146,7 +146,7 @@ class Tick:
             if self.may_have_lost_files and not self.commits.is_removed(report.agent):
                 write_state(self.runtime.org, report.agent, state)
         elif started:
-            inputs = from_record(started, self.plan.tick)
+            inputs = from_record(started, self.plan.tick, self.plan.at)
             outcome = self._join_outcome(inputs, take_turn(inputs, self._make_answer_source(inputs), self._plugins))
             self.commits.states[report.agent] = outcome.state
             if self.may_have_lost_files:
@@ -183,7 +183,9 @@ class Tick:
             # Only with every answer on record: rewriting an old turn must call no model and no tool.
             elif kinds[ModelReplied] == ended.report.calls and kinds[ToolFinished] == len(ended.report.tools):
                 # With a `problem`, a model call fails: a missing answer cannot turn into a paid call.
-                inputs = replace(from_record(started, self.plan.tick), problem=UnknownModel("a turn that is over"))
+                inputs = replace(
+                    from_record(started, self.plan.tick, self.plan.at), problem=UnknownModel("a turn that is over")
+                )
                 answers = self._make_answer_source(inputs)  # all recorded: no live call
                 outcome = self._join_outcome(inputs, take_turn(inputs, answers, self._plugins))
                 self.commits.states[name] = outcome.state
@@ -232,7 +234,7 @@ class Tick:
 
     def abandon_turn(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:
         """Return the outcome of a turn abandoned for this reason."""
-        inputs = from_record(started, self.plan.tick)
+        inputs = from_record(started, self.plan.tick, self.plan.at)
         return abandon_turn(self.journal, inputs, records, reason=reason, error=error, plugins=self._plugins)
 
     def _make_answer_source(self, inputs: TurnInputs) -> JournaledAnswers:
@@ -274,7 +276,7 @@ def restore_inputs(started: TurnStarted, snapshot: TickContext) -> TurnInputs:
     The prompt, the parsing of replies and the warnings stay as recorded. An agent with a missing or broken
     resume has no permissions.
     """
-    inputs = from_record(started, snapshot.tick)
+    inputs = from_record(started, snapshot.tick, snapshot.at)
     config, agent = snapshot.config, snapshot.survey.agents.get(inputs.agent.name)
     if agent is None:
         problem = UnknownModel(f"the resume of {inputs.agent.name} is missing or broken: no model is called")
