@@ -52,6 +52,23 @@ def test_an_entry_waits_and_is_written_once_it_is_approved(tmp_path: Path) -> No
     assert [it.tick for it in replay_ticks(base, [1, 3])] == [1, 3]
 
 
+def test_a_draft_that_is_written_again_is_asked_about_again(tmp_path: Path) -> None:
+    """The question about the first draft went with it, so that nobody would have been asked."""
+    judged = {"contains": "Judge the draft"}
+    verdicts = [{**judged, "step": 1, "reply": {"passes": False, "reason": "once more"}}]
+    verdicts.append({**judged, "reply": {"passes": True, "reason": ""}})
+    news = {key: NEWS[key] for key in ("tick", "reply")}
+    base = org(tmp_path, script=[*verdicts, news, {"reply": say("seen")}], verify={"by": {"model": "scripted"}})
+    turn = tick(base)
+    assert turn
+    assert turn.reason == "waits for human"
+    (request,) = requests(base)
+    assert lemming(base, "approve", request.id) == 0
+    assert tick(base)
+    assert written(base) == ["the ferry is late"]
+    assert [it.tick for it in replay_ticks(base, [1, 2])] == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -228,6 +228,10 @@ class TurnWrites(TurnStateValues):
 
     def _withdraw(self, effect: effects.Withdraw) -> bool:
         self.entries = [entry for entry in self.entries if entry.identity not in effect.entries]
+        if self.inputs.given.get(DECISION_RULES, {}).get("numbered"):  # a turn of 0.2.0 goes on as recorded
+            for identity in effect.entries:  # a question that is not written waits for nobody
+                self.pending_indexes.pop(identity, None)
+                self.pending_states.pop(identity, None)
         for path, previous_file in effect.memories.items():
             if self.staged.get(path) is self.memory[path]:
                 del self.staged[path]
