@@ -195,6 +195,12 @@ def test_git_ignores_the_organisations_that_the_pages_make_in_a_clone(page: str)
     assert {f"/{name}/" for name in names} <= {*(REPOSITORY / ".gitignore").read_text().split()}
 
 
+def test_the_readme_counts_the_lines_of_the_changelog_team() -> None:
+    document = re.search(r"```yaml\n(.*?)```", (REPOSITORY / "docs/AGENT_GUIDE.md").read_text(), re.DOTALL)
+    assert document
+    assert f"takes {len(document[1].splitlines())} lines and `lemming apply`" in README
+
+
 def test_the_recording_is_small() -> None:
     recording = REPOSITORY / "lemming/templates/recorded/config/recording"
     assert 0 < sum(file.stat().st_size for file in recording.rglob("*") if file.is_file()) < 300_000

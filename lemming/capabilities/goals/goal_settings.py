@@ -82,7 +82,7 @@ def require_valid_goal(base: OrgPath, plain: Any, target: str) -> None:
     try:
         goal = parse_goal(plain)
     except TypeMismatch as error:
-        raise UsageError(str(error), where="until", hint=hint) from error
+        raise UsageError(str(error), hint=hint) from error
     config, agents = load_config(base), survey_agents(base).agents
     agent = agents.get(target)
     if agent is not None:
