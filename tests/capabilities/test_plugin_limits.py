@@ -106,6 +106,11 @@ FIXED = {
     "another root": ("WriteFile", "file=replace(effect.file, root='/tmp', path='x')", "the path of the file"),
     "another key": ("WriteMemory", "memory_key='x'", "the key of the memory"),
     "fewer files": ("Seal", "files={}", "the files of the turn"),
+    "another agent": (
+        "BuildPrompt",
+        "prompt=replace(effect.prompt, agent=replace(effect.prompt.agent, instructions='x'))",
+        "the agent of the prompt",
+    ),
     "a resume": ("Seal", "files={**effect.files, 'agents/zoe/resume.json': 0}", "the folders of agents and settings"),
     "fewer tags": (
         "Seal",
@@ -122,7 +127,8 @@ def test_what_makes_an_effect_what_it_is_stays(case: str, base: Path, evil: Take
     handles, change, part = FIXED[case]
     turn = evil(f"return (yield replace(effect, {change}))", handles, after="trust", trust=LABELS)
     told = str((turn.reason, turn.remarks, journal_lines(base, 1), read_state(base, "ada").results))
-    assert f"evil must pass on {part} as it got it" in told
+    assert "evil" in told
+    assert f"must pass on {part} as it got it" in told
     assert verify_org(base).errors == []
 
 
@@ -168,3 +174,16 @@ def test_an_answer_of_another_type_fails_the_turn_with_its_place(handles: str, e
     turn = evil(ANSWERS[handles], handles)
     assert f"must allow {handles} with an answer of the type " in turn.reason
     assert "evil.intercept (" in turn.reason
+
+
+@pytest.mark.parametrize("handles", ["SelectContext", "CallTool"])
+def test_a_capability_gives_no_agent_a_permission(handles: str, base: Path, evil: Take) -> None:
+    body = "turn.agent.permissions.tools.append('file_read')\nturn.state['x'] = 1"
+    for _ in range(2):
+        assert evil(body, handles).status != "failed"
+    for tick in (1, 2):
+        (started,) = (
+            line for line in journal_lines(base, tick) if line["type"] == "turn_started" and line["agent"] == "ada"
+        )
+        assert "file_read" not in started["resume"]["permissions"]["tools"]
+        assert "'x'" not in str(started["state"])

@@ -42,7 +42,10 @@ def get_capability(name: str, plugins: Iterable[str] | None = None) -> Any:
     if (registered := plugin_capabilities(plugins).get(name)) is not None:
         return registered
     if can_be_unimported(name, plugins):
-        raise ConfigError(f'capability "{name}" comes from a plugin\'s module, and this command imports none')
+        raise ConfigError(
+            f'capability "{name}" comes from a plugin\'s module, and this command imports none',
+            hint="if it runs turns or replays them, see the module with `lemming trust`, and agree with `lemming trust --yes`",
+        )
     raise ConfigError(
         f'capability "{name}" is not installed',
         hint="install its package, or add its module to plugins in config/org.json",

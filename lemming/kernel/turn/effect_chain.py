@@ -180,6 +180,9 @@ class EffectChain:
                     request = _check_question(interceptor, request, approvers)
                 if problem := _find_violation(interceptor, effect, request):
                     steps.close()
+                    if isinstance(effect, _COMPLETED):  # nobody may reject it
+                        problem = problem.removeprefix(f"{interceptor.name} ")
+                        raise capability_error(interceptor.name, interceptor.intercept, problem)
                     return effects.Rejected(problem)
                 if type(request) is type(effect):
                     is_single = bool(approved) or isinstance(effect, effects.LiveEffect)

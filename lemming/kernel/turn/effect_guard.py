@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
+from lemming.kernel.base.object_cache import ObjectCache
 from lemming.kernel.plugins.capability_table import LISTED
 from lemming.kernel.turn import turn_effects as effects
 from lemming.kernel.turn.hook_errors import capability_error, find_json_problems
@@ -26,6 +27,7 @@ from lemming.kernel.turn.preparation_effects import (
 )
 
 E = TypeVar("E", bound=effects.Effect)
+T = TypeVar("T")
 
 _COPIED: Mapping[type[effects.Effect], Sequence[str]] = {
     effects.WriteEntry: ("payload", "tags"),
@@ -59,6 +61,24 @@ _CALLS = (RunTool, StartTool, CheckResult)
 def is_plugin(name: str) -> bool:
     """Return True if a plugin brings the capability of the name."""
     return bool(name) and name not in LISTED
+
+
+class _Lent(dict[int, tuple[Any, Any]]):
+    """Copies of values that a plugin's view of a turn has given out, by the values' identities."""
+
+    def __init__(self, _: object) -> None:
+        super().__init__()
+
+
+def lend(name: str, view: ObjectCache, value: T) -> T:
+    """Return a value of a turn to a capability: to that of a plugin a copy, the same each time."""
+    if not is_plugin(name):
+        return value
+    lent = view.get_cache(_Lent)
+    if id(value) not in lent:
+        lent[id(value)] = value, deepcopy(value)
+    copied: T = lent[id(value)][1]
+    return copied
 
 
 def copy_effect(effect: E) -> E:
@@ -136,6 +156,8 @@ def find_fixed_change(before: effects.Effect, after: effects.Effect) -> str:
             return "key of the memory" if old_key != new_key else ""
         case effects.CallTool(tool=old_tool), effects.CallTool(tool=new_tool):
             return "tool" if old_tool != new_tool else ""
+        case BuildPrompt(), BuildPrompt():  # the instructions stand in the prompt's prefix, which is the resume's
+            return "agent of the prompt" if before.prompt.agent is not after.prompt.agent else ""
         case effects.Seal(), effects.Seal():
             return _find_unsealed(before, after)
     return ""

@@ -21,6 +21,7 @@ from lemming.kernel.messages import EntryName
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.tick_context import TickContext
+from lemming.kernel.turn.effect_guard import lend
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.turn_values import Steps
 
@@ -107,18 +108,19 @@ class Preparation(ObjectCache):
     __slots__ = ("_caches", "agent_settings", "context", "name", "settings")
 
     def __init__(self, name: str, context: TurnContext, settings: Any, agent_settings: Any) -> None:
-        self.name, self.context, self.settings, self.agent_settings = name, context, settings, agent_settings
+        self.name, self.context = name, context
         self._caches: dict[Any, Any] = {}
+        self.settings, self.agent_settings = lend(name, self, settings), lend(name, self, agent_settings)
 
     @property
     def agent(self) -> Agent:
         """The agent that takes the turn."""
-        return self.context.agent
+        return lend(self.name, self, self.context.agent)
 
     @property
     def model(self) -> ModelEntry:
         """The agent's line of `config/models.json`."""
-        return self.context.model
+        return lend(self.name, self, self.context.model)
 
     @property
     def tick(self) -> int:
@@ -139,7 +141,7 @@ class Preparation(ObjectCache):
     def state(self) -> Json:
         """The capability's own state in the agent's ledger, or {}."""
         state: Json = self.context.state.kept.get(self.name, {})
-        return state
+        return lend(self.name, self, state)
 
     @property
     def memories(self) -> Memories:

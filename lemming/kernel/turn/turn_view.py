@@ -12,7 +12,7 @@ from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.object_cache import ObjectCache
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.effect_guard import is_plugin
+from lemming.kernel.turn.effect_guard import is_plugin, lend
 from lemming.kernel.turn.live_phase import LivePhase
 from lemming.kernel.turn.turn_effects import Effect, Event, Withdraw
 
@@ -58,7 +58,7 @@ class TurnView(ObjectCache):
     @property
     def agent(self) -> Agent:
         """The agent that takes the turn."""
-        return self._state.inputs.agent
+        return lend(self.name, self, self._state.inputs.agent)
 
     @property
     def tick(self) -> int:
@@ -96,7 +96,7 @@ class TurnView(ObjectCache):
     def state(self) -> Json:
         """The capability's own state in the agent's ledger as the turn began, or {}."""
         state: Json = self._state.inputs.state.kept.get(self.name, {})
-        return state
+        return lend(self.name, self, state)
 
     @property
     def trust_label(self) -> str:
