@@ -37,7 +37,7 @@ from lemming.operations.burst import BurstController, IntervalTimer, count_remai
 from lemming.operations.next_tick import explain_skipped_ticks, find_next_tick
 from lemming.operations.one_tick import run_one_tick
 from lemming.operations.opening import open_org
-from lemming.operations.pending_rename import require_no_rename
+from lemming.operations.pending_rename import require_no_rename, require_no_rewind
 from lemming.operations.unsuccessful_turns import UnfinishedTurns
 
 __all__ = [
@@ -276,6 +276,7 @@ def open_to_run(
             build_observers=build_observers,
         ) as runtime:
             require_no_rename(runtime.base)
+            require_no_rewind(runtime.base)
             runtime.is_streaming = watch
             try:
                 yield runtime

@@ -2,7 +2,7 @@
 
     commit < archive journals < files < tick.json < commit
 
-An interrupted rewind is finished by repeating the rewind.
+An interrupted rewind is finished by repeating the rewind. Until then `.lemming/rewinding` keeps engines from starting.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ def rewind(runtime: Runtime, history: GitHistory, state: PastState) -> RewindRes
     # first: manual edits since then exist nowhere else
     recorder.commit_pending(next_tick)
     previous_commit, archive_folder = repository.head(), ""
+    fs.write_atomic(base, paths.REWINDING_FILE, f"@{state.commit.id}".encode(), sync=True)
     if plan.journals:
         archive_folder = make_archive_folder_name(runtime)
         archive_journals(base, last_tick=tick, folder=archive_folder)
@@ -114,6 +115,7 @@ def rewind(runtime: Runtime, history: GitHistory, state: PastState) -> RewindRes
     persist_tick(base, tick + 1)
     recorder.commit_rewind(tick + 1, state.commit.id)
     fs.sync_file_system(base)
+    fs.remove(base, paths.REWINDING_FILE, sync=True)
     return RewindResult(state, plan.changes, plan.journals, archive_folder, previous_commit)
 
 

@@ -1,4 +1,4 @@
-"""Pending rename of an agent: `renaming.json` holds the plan until all steps are done."""
+"""Pending rename of an agent: `renaming.json` holds the plan until all steps are done. Likewise of a rewind."""
 
 from __future__ import annotations
 
@@ -62,6 +62,19 @@ def require_no_rename(base: OrgPath) -> None:
     if pending := find_pending_rename(base):
         hint = f"finish it with `lemming agents rename {' '.join(pending)}` or `lemming repair --yes`"
         raise CorruptState(describe_pending_rename(*pending), where=paths.RENAMING_FILE, hint=hint)
+
+
+def require_no_rewind(base: OrgPath) -> None:
+    """Raise `CorruptState` for an unfinished rewind: a tick would run on files of two ticks."""
+    try:
+        target = fs.read_bytes(f"{base}/{paths.REWINDING_FILE}", LIMIT_BYTES).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return
+    except OSError:  # a folder or a link in its place
+        target = "TICK"
+    message = "a rewind was interrupted: some files are of the tick to go back to, others are newer"
+    hint = f"finish it with `lemming rewind --to {target} --yes`"
+    raise CorruptState(message, where=paths.REWINDING_FILE, hint=hint)
 
 
 def _unreadable_error(reason: str) -> CorruptState:

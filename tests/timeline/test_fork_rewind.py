@@ -13,7 +13,7 @@ from lemming.git_history.history_reader import GitHistory
 from lemming.git_history.rewind import RewindResult, archive_journals, copy_journals, rewind
 from lemming.journal_tools.fork import SettingOverride, fork
 from lemming.journal_tools.verify.file_verification import verify_org
-from lemming.kernel.base.errors import UsageError
+from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import Journal, journal_ticks
 from lemming.kernel.journal.journal_records import TickCommitted
@@ -246,6 +246,29 @@ def test_an_interrupted_rewind_is_finished_by_doing_it_again(base: Path) -> None
     assert journal_ticks(base) == [1, 2, 3]
     aside = sorted(path.name for path in (base / "aside").rglob("*.jsonl"))
     assert aside == ["00000004.jsonl", "00000005.jsonl", "00000006.jsonl"]
+
+
+def test_no_engine_starts_on_files_that_are_half_rewound(base: Path) -> None:
+    make(base)
+    run(base, 6)
+    before = tree(base, without=(".lemming", "aside"))
+    number, refusals = 1, 0
+    while True:
+        try:
+            with crash_at(number):
+                go_back(base, "3")
+            break
+        except Crash:
+            number += 3
+        if tree(base, without=(".lemming", "aside")) != before:
+            with pytest.raises(CorruptState, match="a rewind was interrupted") as caught:
+                run_once(base, clock=FrozenClock())
+            refusals += 1
+    assert refusals > 1
+    target = caught.value.hint.partition("--to ")[2].partition(" ")[0]
+    assert GitHistory(base).resolve_state(target).tick == 3
+    run(base, 1)
+    assert load_tick(base) == 5
 
 
 def test_two_rewinds_at_the_same_moment_overwrite_nothing(base: Path) -> None:
