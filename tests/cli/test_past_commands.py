@@ -74,7 +74,7 @@ def test_without_git_the_history_cannot_be_turned_on(
     monkeypatch.setenv("PATH", str(base))
     ran = lemming("history", "on")
     assert ran.status == 7
-    assert "error[LMG-106]: git is not installed, and the history needs it" in ran.err
+    assert "error[LMG-106]: git must be installed" in ran.err
     assert not (base / "config/org.json").exists()
 
 
@@ -152,7 +152,7 @@ def test_a_git_that_fails_is_told_and_does_not_fail_the_tick(
         patch.setenv("PATH", str(past))
         ran = lemming("run-once", "-q")
     assert ran.status == 0
-    assert ran.err.count("warning: the history commit failed: git is not installed") == 1
+    assert ran.err.count("warning: the history commit failed: git must be installed") == 1
 
 
 def test_doctor_looks_at_git_when_the_history_is_on(

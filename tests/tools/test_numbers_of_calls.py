@@ -11,7 +11,7 @@ from workshop import Workshop, call
 
 from lemming.cli import run
 from lemming.engine import run_once
-from lemming.kernel.turn.turn_state_values import CallNumbers
+from lemming.kernel.turn.turn_results import CallNumbers
 from lemming.libraries.outbox_files import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 
@@ -110,50 +110,57 @@ def test_wherever_the_engine_is_killed_each_call_keeps_its_key(tmp_path: Path, m
     assert cut_off
 
 
-def made(numbers: CallNumbers, count: int, place: int) -> int:
-    numbers.begin_call(numbers.get_reply_number(count))
-    return numbers.assign(place)
+class Numbers(CallNumbers):
+    """Numbers of calls, with as many results beside them as a test says."""
+
+    def __init__(self, *recorded: int) -> None:
+        self.results = list[dict[str, Any]]()
+        super().__init__({*recorded}.__contains__, self.results)
+
+    def with_results(self, count: int) -> Numbers:
+        self.results[:] = [{}] * count
+        return self
+
+    def made(self, index: int, results: int) -> int:
+        self.begin_call(self.get_reply_number(index))
+        return self.with_results(results).assign()
 
 
 def test_a_journal_of_the_time_when_places_were_numbers_goes_on_by_them() -> None:
-    recorded = {0, 2}
-    numbers = CallNumbers(lambda number: number in recorded)
-    numbers.begin_reply(0, 3)
-    assert made(numbers, 0, 0) == 0
+    numbers = Numbers(0, 2)
+    numbers.begin_reply(3)
+    assert numbers.made(0, 0) == 0
     # The first call brought a result along.
-    assert numbers.get_recorded_number(numbers.get_reply_number(1), 2) == 2
-    assert made(numbers, 1, 2) == 2
-    assert made(numbers, 2, 3) == 3
-    numbers.begin_reply(4, 1)
+    assert numbers.with_results(2).get_recorded_number(numbers.get_reply_number(1)) == 2
+    assert numbers.made(1, 2) == 2
+    assert numbers.made(2, 3) == 3
+    numbers.with_results(4).begin_reply(1)
     assert numbers.get_reply_number(0) == 4
 
 
 def test_a_number_that_is_taken_beside_calls_is_none_of_theirs() -> None:
-    numbers = CallNumbers(lambda number: False)
-    numbers.begin_reply(0, 2)
-    made(numbers, 0, 0)
-    assert numbers.reserve(1) == 2
-    assert made(numbers, 1, 2) == 1
-    numbers.begin_reply(3, 1)
+    numbers = Numbers()
+    numbers.begin_reply(2)
+    numbers.made(0, 0)
+    assert numbers.with_results(1).reserve() == 2
+    assert numbers.made(1, 2) == 1
+    numbers.with_results(3).begin_reply(1)
     assert numbers.get_reply_number(0) == 3
 
 
 def test_what_waits_beside_calls_has_a_number_that_none_of_them_gets() -> None:
-    numbers = CallNumbers(lambda number: False)
-    numbers.begin_reply(0, 3)
-    taken = [numbers.reserve(0)]
-    numbers.begin_call(numbers.get_reply_number(0))
-    made = [numbers.assign(0)]
-    taken.append(numbers.reserve(1))
-    for place in (1, 2):
-        numbers.begin_call(numbers.get_reply_number(place))
-        made.append(numbers.assign(place))
+    numbers = Numbers()
+    numbers.begin_reply(3)
+    taken = [numbers.reserve()]
+    made = [numbers.made(0, 0)]
+    taken.append(numbers.with_results(1).reserve())
+    made += [numbers.made(place, place) for place in (1, 2)]
     assert (made, taken) == ([0, 1, 2], [3, 4])
 
 
 def test_a_call_that_results_stand_before_has_no_number_of_theirs() -> None:
-    numbers = CallNumbers(lambda number: False)
-    assert numbers.next_free(3) == 3
+    numbers = Numbers().with_results(3)
+    assert numbers.next_free() == 3
     numbers.begin_call(None)
-    assert numbers.assign(3) == 3
-    assert numbers.next_free(2) == 4
+    assert numbers.assign() == 3
+    assert numbers.with_results(2).next_free() == 4

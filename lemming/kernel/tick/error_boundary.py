@@ -17,8 +17,8 @@ from lemming.kernel.files.disk_errors import FILE_ERRORS, is_about_one_file
 from lemming.kernel.journal.engine_events import is_observer_error
 from lemming.kernel.journal.turn_report import TurnReason
 from lemming.kernel.plugins.errors_of_capabilities import Step, find_capability_at_fault, locate_frame
+from lemming.kernel.plugins.hook_errors import HookError
 from lemming.kernel.plugins.provider_errors import describe_exception
-from lemming.kernel.turn.hook_errors import HookError
 
 T = TypeVar("T")
 

@@ -15,11 +15,11 @@ from lemming.kernel.base.jsontext import is_equal_json
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.grants import list_grants
 from lemming.kernel.plugins.capability_table import DECISION_RULES
+from lemming.kernel.plugins.hook_errors import HookError, capability_error
 from lemming.kernel.providers import Reply
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn import turn_effects as effects
 from lemming.kernel.turn.effect_guard import check_passed_on, copy_effect, find_fixed_change, is_plugin, list_values
-from lemming.kernel.turn.hook_errors import HookError, capability_error
 from lemming.kernel.turn.live_phase import CheckResult, RunTool, SendRequest, StartTool
 from lemming.kernel.turn.preparation_effects import BuildPrompt, LabelPrompt, SelectContext
 from lemming.kernel.turn.turn_values import Answer

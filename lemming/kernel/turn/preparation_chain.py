@@ -40,8 +40,8 @@ from lemming.kernel.plugins.capability_table import (
     find_asked_capabilities,
     find_key_owners,
 )
+from lemming.kernel.plugins.hook_errors import capability_error, check_json
 from lemming.kernel.turn.effect_chain import EffectChain, ignore
-from lemming.kernel.turn.hook_errors import capability_error, check_json
 from lemming.kernel.turn.loop_breaker import select_request_counts
 from lemming.kernel.turn.preparation import Block, Continue, Preparation, TurnContext, Wake, Watch
 from lemming.kernel.turn.preparation_effects import LabelPrompt, ReceiveEntry

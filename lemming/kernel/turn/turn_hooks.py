@@ -18,10 +18,10 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import TurnPolicy
 from lemming.kernel.plugins.capability_table import LISTED
+from lemming.kernel.plugins.hook_errors import PAGE, capability_error, find_place
 from lemming.kernel.turn.descriptions import DescribeQuery
 from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.effect_guard import is_plugin
-from lemming.kernel.turn.hook_errors import PAGE, capability_error, find_place
 from lemming.kernel.turn.preparation import Due, NoSettings, Preparation, RunTurn
 from lemming.kernel.turn.turn_effects import Effect, Event, Interception, has_turn_effects
 from lemming.kernel.turn.turn_view import TurnView
