@@ -100,6 +100,7 @@ FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floo
 }
 
 SDKS: dict[str, str | set[str]] = {
+    "acp": "capabilities/workers/harnesses/acp_reader.py",
     "aiohttp": "capabilities/hosted_models/sdk_common.py",
     "anthropic": "capabilities/hosted_models/anthropic_provider.py",
     "docstring_parser": "capabilities/toolbox/functions/signature.py",

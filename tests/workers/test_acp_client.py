@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -249,6 +250,49 @@ def test_an_agent_that_dies_is_an_error_with_the_text_so_far(tmp_path: Path) -> 
     turn = run_script(tmp_path, updates=[make_text("half")], die=True)
     assert (turn.result.error, turn.result.text, turn.result.session) == ("exit", "half", "s1")
     assert turn.result.message.startswith("the harness ended before it answered")
+
+
+def test_an_answer_that_does_not_fit_the_protocol_is_no_success(tmp_path: Path) -> None:
+    turn = run_script(tmp_path, stop="tired")
+    assert turn.result.error == "unreadable"
+    assert "must fit the protocol" in turn.result.message
+
+
+def test_half_a_character_leaves_a_text_that_a_file_can_hold(tmp_path: Path) -> None:
+    call = {"sessionUpdate": "tool_call", "toolCallId": "c1", "kind": "read", "title": "\ud83d", "rawInput": {"x": 1}}
+    turn = run_script(tmp_path, updates=[call, make_text("half \ud83d")])
+    assert turn.result.text == "half ?"
+    assert [step.text for step in turn.steps if step.kind == "tool"] == ["read: ?"]
+
+
+MESSAGES: list[dict[str, Any]] = [
+    {"id": 0, "result": {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}}},
+    {"id": 1, "result": {"sessionId": "s1"}},
+    {"method": "session/update", "params": {"sessionId": "s1", "update": make_text("done")}},
+    {"method": "session/update", "params": {"sessionId": "s1", "update": {"sessionUpdate": "tool_call", **WRITE}}},
+    {"id": "q", "method": "session/request_permission", "params": {"toolCall": WRITE, "options": OPTIONS}},
+    {"id": 2, "error": {"code": -32603, "message": "Internal error", "data": {"details": "x"}}},
+]
+
+
+@pytest.mark.parametrize("number", range(len(MESSAGES)))
+def test_fields_of_another_type_neither_raise_nor_print(number: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The package prints a traceback for what it did not expect, on the terminal of the engine."""
+    for key in MESSAGES[number]:
+        for value in (None, 7, True, "x", [], [None, {}], {}, {"content": 5, "update": {}}):
+            reader = AcpReader(load_harness("acp"), permit=lambda _: "later")
+            reader.begin("go", folder="/run")
+            for message in (*MESSAGES[:number], {**MESSAGES[number], key: value}, *MESSAGES[number + 1 :]):
+                list(reader.read_line(json.dumps(message).encode()))
+            assert reader.finish(1, "").error
+    assert caplog.records == []
+
+
+def test_a_turn_runs_where_a_loop_is_running(tmp_path: Path) -> None:
+    async def run_in_loop() -> Turn:
+        return run_script(tmp_path, updates=[make_text("ok")])
+
+    assert asyncio.run(run_in_loop()).result == HarnessEnd(text="ok", session="s1")
 
 
 def test_lines_that_are_no_messages_are_passed_over(tmp_path: Path) -> None:

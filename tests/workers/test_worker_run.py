@@ -82,6 +82,24 @@ def test_a_key_that_would_reach_the_sandbox_is_refused(tmp_path: Path, changes: 
     assert KEY not in str(caught.value)
 
 
+def test_a_missing_package_is_named_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "acp", None)
+    run = make_run(tmp_path, "touch started")
+    with pytest.raises(Unusable, match="needs the package agent-client-protocol") as caught:
+        run_harness(replace(run, harness=replace(run.harness, output="acp")))
+    assert "lemming-engine[workers]" in caught.value.hint
+    assert not (tmp_path / "clone/started").exists()
+
+
+def test_an_agent_by_acp_that_cannot_be_started_leaves_no_conversation(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/no/such/shell\n")
+    program.chmod(0o755)
+    run = make_run(tmp_path)
+    with pytest.raises(Unusable, match="cannot be started"):
+        run_harness(replace(run, harness=replace(run.harness, program=(str(program),), arguments=(), output="acp")))
+
+
 def test_an_agent_by_acp_saves_its_session_once_its_input_has_ended(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     agent = tmp_path / "clone/agent.py"

@@ -1,24 +1,22 @@
-"""The agent client protocol (ACP): one turn of a harness, as lines of JSON-RPC on its standard input and output.
+"""The agent client protocol (ACP): one turn of a harness, by the package `agent-client-protocol` of the extra `workers`.
 
-The client offers neither files nor terminals: the harness works in its own sandbox, and a file that a client wrote for
-it would be outside. https://agentclientprotocol.com, version 1.
+The package has the requests, the permission question and the types; the driver of all harnesses has the pipes. The client
+offers neither files nor terminals: the harness works in its own sandbox, and a file that a client wrote for it would be
+outside.
 """
 
 from __future__ import annotations
 
-import re
+import asyncio
+import selectors
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-from lemming.capabilities.workers.harnesses.harness_types import (
-    ErrorKind,
-    Harness,
-    HarnessEnd,
-    Permit,
-    Progress,
-)
-from lemming.capabilities.workers.harnesses.json_fields import JsonFields, RunTokens
+from lemming.capabilities.workers.harnesses.harness_types import ErrorKind, Harness, HarnessEnd, Permit, Progress
+from lemming.capabilities.workers.harnesses.json_fields import JsonFields, RunTokens, clean_text
 from lemming.capabilities.workers.harnesses.output_readers import (
     ClaudeReader,
     OutputReader,
@@ -26,98 +24,149 @@ from lemming.capabilities.workers.harnesses.output_readers import (
     describe_call,
     encode,
 )
+from lemming.kernel.base.errors import Unusable
+from lemming.libraries.optional_packages import install_command
 
-_METHOD_NOT_FOUND, _AUTH_REQUIRED = -32601, -32000
-_STOP_ERRORS: dict[str, ErrorKind] = {"max_turn_requests": "turns", "max_tokens": "model", "refusal": "model"}
+if TYPE_CHECKING:
+    from acp import schema
+
+_STOP_ERRORS: dict[schema.StopReason, ErrorKind] = {
+    "end_turn": "", "cancelled": "stopped", "max_turn_requests": "turns", "max_tokens": "model", "refusal": "model",
+}  # fmt: skip
 # Keys of Codex that differ when a resumed session asks the same question again, and its copies of the command.
 _PASSING_KEYS = {
     "call_id", "turn_id", "started_at_ms", "available_decisions", "proposed_execpolicy_amendment", "parsed_cmd",
 }  # fmt: skip
-_CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
+
+# The connection takes them for granted, and another type would leave a request without its answer.
+_TYPES: dict[str, tuple[type, ...]] = {"id": (int, str), "method": (str,), "error": (dict,)}
+
+
+class _IdleSelector(selectors.DefaultSelector):
+    """Stops its loop where it would wait: everything received so far is handled then."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            asyncio.get_running_loop().stop()
+        return super().select(timeout or 0)
+
+
+class _Messages:
+    """The transport of the package's connection: messages that the driver of all harnesses has read, and will write."""
+
+    def __init__(self, reader: OutputReader) -> None:
+        self._reader, self.received = reader, asyncio.Queue[Mapping[str, Any] | None]()
+
+    async def send(self, message: dict[str, Any]) -> None:
+        self._reader.answers += encode(message)
+
+    async def receive(self) -> Any:
+        return await self.received.get()
+
+    async def close(self) -> None:
+        """Do nothing: the driver closes the pipes."""
 
 
 class AcpReader(OutputReader):
-    """Holds the conversation of a turn: initialize, open a session, prompt, and read the updates until the answer."""
+    """Holds the conversation of a turn: initialize, open a session, prompt, and read the updates until the answer.
+
+    Raises `Unusable` if the package is not installed. It is imported here alone: 0.4 s, types of the whole protocol.
+    """
 
     ends_process = True
 
     def __init__(self, harness: Harness, earlier: RunTokens | None = None, permit: Permit | None = None) -> None:
         super().__init__(harness, earlier, permit)
-        self._method, self._number, self._line = "", 0, ""  # of the last request, and the last line of a text
+        if find_spec("acp") is None:
+            message = "a harness by ACP needs the package agent-client-protocol, which is not installed"
+            raise Unusable(message, where=harness.name, hint=install_command("workers"))
+        self._loop, self._messages = asyncio.SelectorEventLoop(_IdleSelector()), _Messages(self)
+        self._steps, self._line = list[Progress](), ""  # of the turn, and the last line of a text
         self._calls: dict[str, tuple[str, Mapping[str, Any]]] = {}
         self._reported: set[str] = set()
         self._is_refused = False
 
     def begin(self, prompt: str, *, session: str = "", folder: str = "") -> bytes:
         """Return the request that starts the conversation."""
-        self.is_answering, self._prompt, self._resumed, self._folder = True, prompt, session, folder
-        offered = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
-        self._request("initialize", protocolVersion=1, clientCapabilities=offered)
+        self.is_answering = True
+        self._turn = self._loop.create_task(self._hold_turn(prompt, session, folder))  # a loop keeps no task alive
+        self._go_on()
         start, self.answers = self.answers, b""
         return start
 
+    def close(self) -> None:
+        """End the conversation, if it has not ended. Repeatable."""
+        if not self._loop.is_closed():
+            self._go_on(None)
+            self._loop.close()
+
     def finish(self, exit_status: int, error_output: str) -> HarnessEnd:
         """Return the result. The exit status tells nothing: most adapters stay until they are ended."""
-        if self.error is None:
-            self.end_turn("exit", "the harness ended before it answered")
+        self.close()
         result = super().finish(0, error_output)
         return replace(result, message=f"{result.message} {error_output}".strip()) if result.error else result
 
-    def _send(self, **message: Any) -> None:
-        self.answers += encode({"jsonrpc": "2.0", **message})
-
-    def _request(self, method: str, **parameters: Any) -> None:
-        self._method, self._number = method, self._number + 1
-        self._send(id=self._number, method=method, params=parameters)
-
     def _read_event(self, event: JsonFields) -> Iterator[Progress]:
-        method, number = event.get_text("method"), event.get_value("id")
-        if method == "session/update" and self._method == "session/prompt":  # not the history of a session
-            yield from self._read_update(event.get_object("params.update"))
-        elif method == "session/request_permission":
-            self._answer(number, event.get_object("params.toolCall"), event.get_objects("params.options"))
-        elif method and number is not None:
-            self._send(id=number, error={"code": _METHOD_NOT_FOUND, "message": "Method not found"})
-        elif number == self._number and not method:
-            yield from self._go_on(event.get_object("error"), event.get_object("result"))
+        from acp import CLIENT_METHODS, schema
 
-    def _go_on(self, error: JsonFields, result: JsonFields) -> Iterator[Progress]:
-        """Take the answer to the last request, and send the next one."""
-        session, place = self._resumed, {"cwd": self._folder, "mcpServers": []}
-        if error.values:
-            is_auth = error.get_value("code") == _AUTH_REQUIRED
-            kind: ErrorKind = "session" if self._method == "session/load" else "auth" if is_auth else "model"
-            self.end_turn(kind, f"{error.get_text('message')} {error.get_value('data') or ''}".strip())
-        elif self._method == "session/prompt":
-            yield from self._read_text("\n")
-            self._conclude(result.get_text("stopReason"))
-        elif self._method != "initialize":
-            yield from self._start_session(result.get_text("sessionId") or session)
-            text = {"type": "text", "text": self._prompt}
-            self._request("session/prompt", sessionId=self.session, prompt=[text])
-        elif not session:
-            self._request("session/new", **place)
-        elif result.get_value("agentCapabilities.loadSession"):
-            self._request("session/load", sessionId=session, **place)
-        else:
-            self.end_turn("session", f"{self._harness.name} cannot load a session")
+        message = {key: value for key, value in event.values.items() if isinstance(value, _TYPES.get(key, (object,)))}
+        if "id" in message:
+            self._go_on(message)
+            yield from self._steps
+            self._steps.clear()
+        # What comes before the session is open is its history.
+        elif self.session and event.get_text("method") == CLIENT_METHODS["session_update"]:
+            # Not through the connection: it would print a traceback for each update that does not fit.
+            try:
+                notification = schema.SessionNotification.model_validate(event.get_value("params"))
+            except ValueError:
+                return
+            yield from self._read_update(notification.update)
 
-    def _conclude(self, stop_reason: str) -> None:
-        if stop_reason == "end_turn" or self.questions:
-            self.end_turn()
-        elif stop_reason == "cancelled":
-            self.end_turn("stopped", "a permission was refused" if self._is_refused else "the turn was cancelled")
-        else:
-            message = f"stop reason must be end_turn, got {stop_reason}"
-            self.end_turn(_STOP_ERRORS.get(stop_reason, "unreadable"), message)
+    def _go_on(self, *messages: Mapping[str, Any] | None) -> None:
+        """Let the turn and the connection go on as far as they can. None is the end of the output."""
+        for message in messages:
+            self._messages.received.put_nowait(message)
+        thread = threading.Thread(target=self._loop.run_forever)  # that of the caller may have a running loop
+        thread.start()
+        thread.join()
 
-    def _read_update(self, update: JsonFields) -> Iterator[Progress]:
-        kind = update.get_text("sessionUpdate")
-        if kind == "agent_message_chunk":
-            text = update.get_text("content.text")
+    async def _hold_turn(self, prompt: str, session: str, folder: str) -> None:
+        import acp
+
+        connection, is_loading = acp.connect_to_agent(self, self._messages), False  # type: ignore[arg-type]  # no files
+        try:
+            answer = await connection.initialize(acp.PROTOCOL_VERSION)
+            if not session:
+                session = (await connection.new_session(folder, mcp_servers=[])).session_id
+            elif answer.agent_capabilities and answer.agent_capabilities.load_session:
+                is_loading = True
+                await connection.load_session(folder, session, mcp_servers=[])
+                is_loading = False
+            else:
+                return self.end_turn("session", f"{self._harness.name} cannot load a session")
+            self._steps += self._start_session(clean_text(session))
+            self._conclude((await connection.prompt(session, [acp.text_block(prompt)])).stop_reason)
+        except acp.RequestError as error:
+            kind: ErrorKind = "auth" if error.code == acp.RequestError.auth_required().code else "model"
+            self.end_turn("session" if is_loading else kind, clean_text(f"{error} {error.data or ''}".strip()))
+        except ValueError as error:
+            self.end_turn("unreadable", clean_text(f"an answer must fit the protocol, got {error}"))
+        except ConnectionError:
+            self.end_turn("exit", "the harness ended before it answered")
+
+    def _conclude(self, stop_reason: schema.StopReason) -> None:
+        self._steps += self._read_text("\n")
+        error: ErrorKind = "" if self.questions else _STOP_ERRORS[stop_reason]
+        refused = " after a permission was refused" if self._is_refused else ""
+        self.end_turn(error, f"stop reason must be end_turn, got {stop_reason}{refused}" if error else "")
+
+    def _read_update(self, update: Any) -> Iterator[Progress]:
+        if update.session_update == "agent_message_chunk" and update.content.type == "text":
+            text = clean_text(update.content.text)
             self.text += text
             yield from self._read_text(text)
-        elif kind in ("tool_call", "tool_call_update"):
+        elif update.session_update in ("tool_call", "tool_call_update"):
             self.text = ""  # the reply is the text after the last call
             yield from self._read_text("\n")
             yield from self._describe_call(update, *self._learn_call(update))
@@ -127,45 +176,45 @@ class AcpReader(OutputReader):
         *lines, self._line = f"{self._line}{chunk}".split("\n")
         yield from (Progress(kind="text", text=line) for line in lines if line.strip())
 
-    def _learn_call(self, call: JsonFields) -> tuple[str, Mapping[str, Any]]:
+    def _learn_call(self, call: schema.ToolCall | schema.ToolCallUpdate) -> tuple[str, Mapping[str, Any]]:
         """Return tool and input of a call, which may come in several messages."""
-        number = call.get_text("toolCallId")
-        tool, arguments = self._calls.get(number, ("", {}))
-        tool, title = tool or call.get_text("kind", "title"), call.get_text("title")
-        if raw := call.get_object("rawInput").values:
-            arguments = {key: value for key, value in raw.items() if key not in _PASSING_KEYS}
-        elif not arguments and title:
+        tool, arguments = self._calls.get(call.tool_call_id, ("", {}))
+        tool = tool or clean_text(call.kind or call.title or "")
+        if isinstance(call.raw_input, dict) and call.raw_input:
+            arguments = {key: value for key, value in call.raw_input.items() if key not in _PASSING_KEYS}
+        elif not arguments and call.title:
             # A grant is for exactly this input: the title alone would stand for any text of the file.
-            parts = [{_to_snake_case(key): value for key, value in part.values.items() if value is not None}
-                     for part in call.get_objects("content")]  # fmt: skip
-            arguments = {"title": title, "content": parts}
-        self._calls[number] = tool, arguments
+            parts = [part.model_dump(exclude_none=True) for part in call.content or ()]
+            arguments = {"title": clean_text(call.title), "content": parts}
+        self._calls[call.tool_call_id] = tool, arguments
         return tool, arguments
 
-    def _describe_call(self, call: JsonFields, tool: str, arguments: Mapping[str, Any]) -> Iterator[Progress]:
-        number, title = call.get_text("toolCallId"), call.get_text("title")
-        paths = [place.get_text("path") for place in call.get_objects("locations")]
-        if number in self._reported or not (call.get_value("rawInput") or call.get_value("content") or paths):
+    def _describe_call(
+        self, call: schema.ToolCall | schema.ToolCallUpdate, tool: str, arguments: Mapping[str, Any]
+    ) -> Iterator[Progress]:
+        title, places = clean_text(call.title or ""), call.locations
+        if call.tool_call_id in self._reported or not (call.raw_input or call.content or places):
             return  # a call that is only announced is told once its input is there
-        self._reported.add(number)
+        self._reported.add(call.tool_call_id)
         progress = describe_call(tool, JsonFields(arguments))
-        if paths and call.get_text("kind") in ("edit", "delete", "move"):
-            progress = Progress(kind="file", text=tool, path=paths[0])
+        if places and call.kind in ("edit", "delete", "move"):
+            progress = Progress(kind="file", text=tool, path=clean_text(places[0].path))
         yield replace(progress, text=f"{tool}: {title}") if progress.text == tool and title else progress
 
-    def _answer(self, number: Any, call: JsonFields, options: list[JsonFields]) -> None:
-        decision = self._decide(*self._learn_call(call))
+    async def request_permission(
+        self, session_id: str, tool_call: schema.ToolCallUpdate, options: list[schema.PermissionOption], **_: Any
+    ) -> schema.RequestPermissionResponse:
+        """Answer a permission question, which the package passes on."""
+        from acp import schema
+
+        decision = self._decide(*self._learn_call(tool_call))
         self._is_refused = self._is_refused or decision != "allow"
         # "always" would answer questions that nobody has seen: where there is no option for once, the call is cancelled.
         kind = "allow_once" if decision == "allow" else "reject_once"
-        choice = next((option.get_text("optionId") for option in options if option.get_text("kind") == kind), "")
-        outcome = {"outcome": "selected", "optionId": choice} if choice else {"outcome": "cancelled"}
-        self._send(id=number, result={"outcome": outcome})
-
-
-def _to_snake_case(name: str) -> str:
-    """Return a key as grants in journals have it."""
-    return _CAPITAL.sub(lambda match: f"_{match[1].lower()}", name)
+        choice = next((option.option_id for option in options if option.kind == kind), None)
+        if choice is None:
+            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+        return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=choice))
 
 
 READERS = {"text": TextReader, "events": OutputReader, "claude": ClaudeReader, "acp": AcpReader}

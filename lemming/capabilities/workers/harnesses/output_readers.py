@@ -123,6 +123,9 @@ class OutputReader:
             message=message, questions=tuple(self.questions),
         )  # fmt: skip
 
+    def close(self) -> None:
+        """Release what the reader holds, also after an error. Repeatable."""
+
     def end_turn(self, error: ErrorKind = "", message: str = "") -> None:
         """Keep the end of the run: an error, or success."""
         self.error, self.message, self.is_answering = error, message[:MAX_MESSAGE_CHARS], False

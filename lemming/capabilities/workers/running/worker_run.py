@@ -69,12 +69,14 @@ def run_harness(run: HarnessRun) -> HarnessEnd:
         gateway = stack.enter_context(ModelGateway(run, silence.restart)) if run.harness.api != "none" else None
         arguments, environment = _prepare_harness(run, gateway)
         log = RunLog(run, stack.enter_context(fs.AppendFile(run.attempt.folder, PROGRESS_FILE)))
+        reader = READERS[run.harness.output](run.harness, log.earlier_tokens, run.permit)
+        stack.callback(reader.close)
         process = HarnessProcess(
             [str(program.resolve()), *arguments], clone=run.attempt.clone, home=run.attempt.home,
             environment=environment, readable=run.readable, socket=gateway.socket if gateway else None,
             is_confined=run.job.is_confined,
         )  # fmt: skip
-        return _Run(run, process, gateway, silence, log).finish()
+        return _Run(run, process, gateway, silence, log).finish(reader)
 
 
 def _prepare_harness(run: HarnessRun, gateway: ModelGateway | None) -> tuple[list[str], dict[str, str]]:
@@ -108,10 +110,8 @@ class _Run:
         self._input: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._error_output = bytearray()
 
-    def finish(self) -> HarnessEnd:
+    def finish(self, reader: OutputReader) -> HarnessEnd:
         """Hold the conversation to its end, and return the end of the run."""
-        run = self._run
-        reader = READERS[run.harness.output](run.harness, self._log.earlier_tokens, run.permit)
         work = (self._watch, self._read_errors, self._feed)
         threads = [threading.Thread(target=function, daemon=True) for function in work]
         for thread in threads:
