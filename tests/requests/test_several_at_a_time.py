@@ -92,7 +92,9 @@ def test_a_refused_call_of_a_later_turn_has_a_number_of_its_own(base: Path) -> N
         ask(base, "desk", f"question {number}", conversation=f"talk {number}")
     assert turns_in(tick(base)) == [(0, "done"), (1, "done")]
     finished = [line for line in journal_lines(base, 1) if line["type"] == "tool_finished"]
-    assert [(line["index"], line["outcome"]) for line in finished] == [(0, "refused"), (100_000, "refused")]
+    refusals = {(line["index"], line["outcome"]) for line in finished}  # both turns run at once, in either order
+    assert refusals == {(0, "refused"), (100_000, "refused")}
+    assert len(finished) == 2
     assert verify_org(base).findings == ()
 
 
