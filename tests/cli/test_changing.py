@@ -346,7 +346,7 @@ def test_weights_that_are_here_are_not_pulled_again_if_only_missing_ones_are_wan
 def test_weights_that_nobody_has_are_an_error_with_the_nearest_name(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
     ran = lemming("models", "pull", "smollm2-135m-instrct")
-    assert ran.status == 1
+    assert ran.status == 2
     assert f'did you mean "{LOCAL_MODEL}"?' in ran.err
 
 

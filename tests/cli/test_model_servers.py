@@ -197,4 +197,4 @@ def test_a_provider_and_its_model_are_taken_by_one_command(base: Path, lemming: 
 def test_a_model_that_is_meant_and_mistyped_is_named(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
     ran = lemming("models", "use", "qwen2.5-coder-0.5b")
-    assert (ran.status, 'did you mean "qwen2.5-coder-0.5b-instruct"?' in ran.err) == (1, True)
+    assert (ran.status, 'did you mean "qwen2.5-coder-0.5b-instruct"?' in ran.err) == (2, True)

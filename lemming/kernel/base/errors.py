@@ -145,11 +145,11 @@ class RecoverableError(ToolError):
     """Raised by a tool to tell the model, verbatim, the correct usage."""
 
 
-class NoSuchTool(ToolError, code="LMG-603", outcome="not_found"):
+class NoSuchTool(ToolError, code="LMG-603", outcome="not_found", exit_status=2):
     """There is no tool of this name."""
 
 
-class InvalidArguments(ToolError, code="LMG-604", outcome="invalid_args"):
+class InvalidArguments(ToolError, code="LMG-604", outcome="invalid_args", exit_status=2):
     """The arguments of a call do not match the tool's parameters."""
 
 
@@ -192,7 +192,7 @@ class AuthenticationFailed(ProviderError, code="LMG-504", is_for_good=True, may_
     """A missing key, a wrong key, or an account without permission."""
 
 
-class UnknownModel(ProviderError, code="LMG-505", is_for_good=True, may_be_paid=False):
+class UnknownModel(ProviderError, code="LMG-505", is_for_good=True, may_be_paid=False, exit_status=2):
     """The model key is not configured, or the backend has no such model."""
 
 
