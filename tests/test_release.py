@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from patience import PATIENCE_S
 
 from docs.manual import render_manual
 from lemming.kernel.base.version import __version__
+from lemming.operations.backup_archive import tarfile
 
 REPOSITORY = Path(__file__).parent.parent
 

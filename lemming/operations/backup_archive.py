@@ -27,6 +27,9 @@ from lemming.kernel.org.organisation import Organisation, require_known_format
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.atomic_folder import stage_org
 
+if not hasattr(tarfile, "data_filter"):  # Python before 3.11.4, as in Debian 12
+    from backports import tarfile  # type: ignore[no-redef]
+
 MANIFEST = ".lemming-backup.json"
 SUFFIXES = (".tar.gz", ".tgz")
 VERSION = 1
@@ -129,8 +132,6 @@ def restore_backup(file: Path, folder: Path, *, max_bytes: int | None = None) ->
 
 
 def _unpack(file: Path, staged: Path, max_bytes: int | None) -> Manifest:
-    if not hasattr(tarfile, "data_filter"):
-        raise UsageError("this Python cannot unpack archives safely", hint="use Python 3.11.4 or newer")
     try:
         with open_regular(file) as raw, tarfile.open(fileobj=raw, mode="r|gz", errorlevel=2) as archive:
             archive_bytes = os.fstat(raw.fileno()).st_size

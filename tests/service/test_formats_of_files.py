@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.journal_packing import segments
 from lemming.kernel.org.organisation import NEWEST_FORMAT, Organisation
-from lemming.operations.backup_archive import restore_backup
+from lemming.operations.backup_archive import restore_backup, tarfile
 from lemming.operations.backup_writer import create_backup
 from lemming.operations.upkeep import plan_upgrade
 from lemming.testing import Crash, crash_at, make_org, resume, tree
