@@ -12,7 +12,7 @@ from lemming.engine import run_once
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TurnReport
-from lemming.kernel.plugins.hook_errors import HookError
+from lemming.kernel.plugins.capability_errors import HookError
 from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.turn.effect_chain import EffectChain, Interceptor
 from lemming.kernel.turn.turn_effects import AskPerson, CallTool, Event

@@ -14,6 +14,7 @@ from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.answer_source import JournaledAnswers
 from lemming.kernel.tick.validation.checks import CheckSubject
 from lemming.queries.org_validation import find_capability_problems, validate_agents
 from lemming.testing import journal_lines
@@ -71,6 +72,17 @@ def test_an_error_is_of_the_capability_whose_code_led_to_it(case: str, evil: Tak
     assert turn.status == "failed"
     assert "in the capability evil, evil_" in turn.reason
     assert "fix the capability, or remove its block" in turn.reason
+
+
+def test_an_error_inside_a_turn_is_not_of_the_capability_around_it(monkeypatch: pytest.MonkeyPatch, evil: Take) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("boom")
+
+    monkeypatch.setattr(JournaledAnswers, "ask", fail)
+    turn = evil("return run()", hook="wrap_turn")
+    assert turn.status == "failed"
+    assert "boom" in turn.reason
+    assert "evil" not in turn.reason
 
 
 DESCRIBES = """

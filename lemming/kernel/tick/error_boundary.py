@@ -16,8 +16,7 @@ from lemming.kernel.base.redaction.secrets import redact_untrusted
 from lemming.kernel.files.disk_errors import FILE_ERRORS, is_about_one_file
 from lemming.kernel.journal.engine_events import is_observer_error
 from lemming.kernel.journal.turn_report import TurnReason
-from lemming.kernel.plugins.errors_of_capabilities import Step, find_capability_at_fault, locate_frame
-from lemming.kernel.plugins.hook_errors import HookError
+from lemming.kernel.plugins.capability_errors import HookError, Step, find_capability_at_fault, locate_frame
 from lemming.kernel.plugins.provider_errors import describe_exception
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 from lemming.kernel.base.jsontext import is_equal_json
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.grants import list_grants
+from lemming.kernel.plugins.capability_errors import HookError, capability_error
 from lemming.kernel.plugins.capability_table import DECISION_RULES
-from lemming.kernel.plugins.hook_errors import HookError, capability_error
 from lemming.kernel.providers import Reply
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn import turn_effects as effects

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.base.object_cache import ObjectCache
+from lemming.kernel.plugins.capability_errors import capability_error, find_json_problems
 from lemming.kernel.plugins.capability_table import LISTED
-from lemming.kernel.plugins.hook_errors import capability_error, find_json_problems
 from lemming.kernel.turn import turn_effects as effects
 from lemming.kernel.turn.live_phase import CheckResult, RunTool, StartTool
 from lemming.kernel.turn.preparation_effects import (

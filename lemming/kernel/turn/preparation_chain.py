@@ -29,6 +29,7 @@ from lemming.kernel.org.capability_usage import (
 )
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.plugins.capability_errors import capability_error, check_json
 from lemming.kernel.plugins.capability_loader import get_capability, load_provided, missing_reason, sort_capabilities
 from lemming.kernel.plugins.capability_table import (
     LISTED,
@@ -40,7 +41,6 @@ from lemming.kernel.plugins.capability_table import (
     find_asked_capabilities,
     find_key_owners,
 )
-from lemming.kernel.plugins.hook_errors import capability_error, check_json
 from lemming.kernel.turn.effect_chain import EffectChain, ignore
 from lemming.kernel.turn.loop_breaker import select_request_counts
 from lemming.kernel.turn.preparation import Block, Continue, Preparation, TurnContext, Wake, Watch

@@ -7,8 +7,8 @@ from functools import partial
 
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import ENDS, End
+from lemming.kernel.plugins.capability_errors import capability_error, check_json
 from lemming.kernel.plugins.capability_table import DECISION_RULES, LISTED, REQUEST_RULES, SPEAKING_PROVIDERS, USES
-from lemming.kernel.plugins.hook_errors import capability_error, check_json
 from lemming.kernel.turn.effect_chain import EffectChain
 from lemming.kernel.turn.preparation import RunTurn
 from lemming.kernel.turn.preparation_chain import starting_capabilities

@@ -17,8 +17,8 @@ from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.org.capability_usage import TurnPolicy
+from lemming.kernel.plugins.capability_errors import PAGE, capability_error, find_place
 from lemming.kernel.plugins.capability_table import LISTED
-from lemming.kernel.plugins.hook_errors import PAGE, capability_error, find_place
 from lemming.kernel.turn.descriptions import DescribeQuery
 from lemming.kernel.turn.effect_chain import Interceptor
 from lemming.kernel.turn.effect_guard import is_plugin

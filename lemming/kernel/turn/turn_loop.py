@@ -20,9 +20,8 @@ from lemming.kernel.base.errors import (
     TurnTooLong,
 )
 from lemming.kernel.journal.turn_report import ENDS, End
+from lemming.kernel.plugins.capability_errors import HookError, find_capability_at_fault
 from lemming.kernel.plugins.capability_table import DECISION_RULES
-from lemming.kernel.plugins.errors_of_capabilities import find_capability_at_fault
-from lemming.kernel.plugins.hook_errors import HookError
 from lemming.kernel.plugins.provider_errors import describe_exception, locate_error
 from lemming.kernel.turn.effect_chain import NO_CHAIN
 from lemming.kernel.turn.preparation import RunTurn

@@ -1,11 +1,16 @@
-"""Errors in the code of a capability: with capability, file and line."""
+"""Errors in the code of a capability: with capability, file and line, also found by the frames of a traceback."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from traceback import walk_tb
+from types import FrameType
 from typing import Any
+
+from lemming.kernel.plugins.plugin_registry import module_registrations
+from lemming.kernel.plugins.provider_errors import relative_module_file
 
 PAGE = "docs/capabilities.md"
 MAX_LEVELS = 64
@@ -76,3 +81,34 @@ def find_place(value: Any) -> str:
     """Return file and line of a function, in brackets, or an empty text."""
     code = getattr(value, "__code__", None)
     return f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+
+
+Step = tuple[FrameType, int]
+"""A frame of a traceback, with the line."""
+
+
+def find_capability_at_fault(error: BaseException) -> str:
+    """Return the plugin's capability whose code, or code that it called, raised an error, with the line; else empty.
+
+    A capability around the turn is not at fault for the turn inside it: its frames end the search.
+    """
+    for step in reversed([*walk_tb(error.__traceback__)]):
+        if step[0].f_code.co_name in RUN_TURN:
+            break
+        if names := module_registrations("capability", _frame_module(step[0])):
+            return f"{' or '.join(names)}, {locate_frame(step)}"
+    return find_capability_at_fault(error.__cause__) if error.__cause__ else ""
+
+
+RUN_TURN = {"run_inside", "run_innermost"}
+"""Functions of `turn_loop` with which a capability around a turn runs the turn."""
+
+
+def locate_frame(step: Step) -> str:
+    """Return the file of a frame, relative to its package, and the line."""
+    frame, line = step
+    return f"{relative_module_file(_frame_module(frame), frame.f_code.co_filename)}:{line}"
+
+
+def _frame_module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
