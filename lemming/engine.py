@@ -33,12 +33,12 @@ from lemming.kernel.plugins.provider_errors import describe_exception, locate_er
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.tick_counter import load_counter, load_tick, persist_tick
 from lemming.kernel.tick.tick_hooks import previous_reading
-from lemming.operations.burst import BurstController, IntervalTimer, count_remaining_ticks
 from lemming.operations.next_tick import explain_skipped_ticks, find_next_tick
 from lemming.operations.one_tick import run_one_tick
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.operations.pending_rename import require_no_rename, require_no_rewind
-from lemming.operations.unsuccessful_turns import UnfinishedTurns
+from lemming.operations.tick_pacing import BurstController, IntervalTimer, count_remaining_ticks
+from lemming.operations.unfinished_turns import UnfinishedTurns
 
 __all__ = [
     "get_firing_agents", "load_tick", "persist_tick", "recorded_report", "run_forever", "run_once",

@@ -14,7 +14,7 @@ _NAMES = {
     "lemming.kernel.base.errors": "ConfigError ContractError LemmingError Problem",
     "lemming.kernel.base.paths": "resume_file",
     "lemming.kernel.base.problems": "make_warning",
-    "lemming.kernel.files.effects": "FileEffect",
+    "lemming.kernel.files.file_effects": "FileEffect",
     "lemming.kernel.files.fast_decoder": "describe_field make_field",
     "lemming.kernel.inboxes.capability_state": "CallNote StateQuery",
     "lemming.kernel.messages": "OutboxEntry",
@@ -59,7 +59,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     )
     from lemming.kernel.base.paths import resume_file as resume_file
     from lemming.kernel.base.problems import make_warning as make_warning
-    from lemming.kernel.files.effects import FileEffect as FileEffect
+    from lemming.kernel.files.file_effects import FileEffect as FileEffect
     from lemming.kernel.files.fast_decoder import describe_field as describe_field, make_field as make_field
     from lemming.kernel.inboxes.capability_state import CallNote as CallNote, StateQuery as StateQuery
     from lemming.kernel.messages import OutboxEntry as OutboxEntry

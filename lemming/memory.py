@@ -14,7 +14,7 @@ from lemming.kernel.base.errors import CorruptState, ToolError
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.base.redaction.secrets import redact_json
 from lemming.kernel.files import fs
-from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.files.file_effects import apply_effect
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.memory import *  # noqa: F403 - a door: each name is that module's own
 from lemming.kernel.memory import list_memories, load_memory, load_record, make_memory_effect

@@ -41,7 +41,7 @@ def test_the_agreement_is_asked_for_before_a_file_of_tools_is_loaded() -> None:
 
 WRITES_OUTSIDE = {
     "libraries/output_files.py",  # takes secrets out of what it is given
-    "kernel/files/effects.py",  # files that turns write, below folders that they are granted
+    "kernel/files/file_effects.py",  # files that turns write, below folders that they are granted
     "capabilities/channels/folder_channel.py",  # a channel's own folder; what leaves has been looked at by gates
     "commands/service.py",  # a unit of systemd, for this machine
 }

@@ -129,7 +129,7 @@ SDKS: dict[str, str | set[str]] = {
     "ollama": "capabilities/hosted_models/ollama_provider.py",
     "opentelemetry": "telemetry/otlp.py",
     "openai": "capabilities/hosted_models/openai_provider.py",
-    "starlette": {"dashboard/page_server.py", "capabilities/channels/http_routes.py", "operations/systemd_notify.py"},
+    "starlette": {"dashboard/page_server.py", "capabilities/channels/http_api.py", "operations/systemd_notify.py"},
     "structlog": "logging_config.py",
     "uvicorn": "libraries/concurrency/http_server.py",
     "tenacity": {
@@ -164,7 +164,7 @@ EDGES = {
     "kernel/llm/model_call.py": 1,
     "libraries/concurrency/supervised_threads.py": 1,
     "capabilities/channels/channel.py": 1,
-    "capabilities/channels/http_routes.py": 1,  # the edge of a request
+    "capabilities/channels/http_api.py": 1,  # the edge of a request
     "capabilities/channels/channel_service.py": 1,  # the edge of a thread: raised by who looks at its end
     "commands/error_reporting.py": 1,
     "dashboard/live_state.py": 1,

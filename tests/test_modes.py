@@ -14,7 +14,7 @@ import pytest
 
 from lemming.cli import run as lemming
 from lemming.kernel.files import fs
-from lemming.kernel.files.effects import FileEffect, apply_effect
+from lemming.kernel.files.file_effects import FileEffect, apply_effect
 from lemming.kernel.journal.ledger import ROTATE_BYTES, AgentState, write_state
 from lemming.testing import SCRIPT_FILE, say, write_script
 

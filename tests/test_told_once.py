@@ -11,7 +11,7 @@ PACKAGE = Path(lemming.__file__).parent
 SCREENS = ("commands/**/*.py", "dashboard/**/*.py", "capabilities/*/*_command.py")
 READERS = frozenset(
     {
-        *(f"lemming.kernel.journal.{it}" for it in ("journal_file", "journal_packing", "ledger")),
+        *(f"lemming.kernel.journal.{it}" for it in ("journal_file", "journal_segments", "ledger")),
         *(f"lemming.kernel.inboxes.{it}" for it in ("entry_index", "inbox", "misplaced_entries", "visibility")),
     }
 )

@@ -36,7 +36,7 @@ from lemming.obligations.request_view import AllRequests, RequestView
 from lemming.obligations.requests_snapshot import RequestsSnapshot, load_requests
 from lemming.operations.engine_lock import find_running_engine
 from lemming.operations.pending_work import find_pending_work, is_stalled
-from lemming.operations.unsuccessful_turns import load_unfinished_turns
+from lemming.operations.unfinished_turns import load_unfinished_turns
 
 FIRST_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.05, 1.0, 1.3
 _STOP_POLL_S = 0.1

@@ -47,7 +47,7 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.firing_plan import format_pause
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.operations.pending_rename import find_pending_rename, require_no_rename
 from lemming.queries.credit_accounts import load_agent_details
 from lemming.queries.screens.agents_screen import AGENTS, describe_interval

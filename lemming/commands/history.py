@@ -41,7 +41,7 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.settings_edits import edit_file
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.queries.screens.commits_screen import COMMITS
 
 if TYPE_CHECKING:

@@ -27,9 +27,10 @@ from lemming.kernel.base.errors import OrgBusy, UsageError
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import NEWEST_FORMAT, Organisation
 from lemming.kernel.tick.runtime import Runtime
-from lemming.operations.opening import open_org
-from lemming.operations.upkeep import PrunableItem, find_prunable_items, plan_upgrade, remove_item
-from lemming.operations.upkeep import upgrade_files as do_upgrade
+from lemming.operations.format_upgrade import plan_upgrade
+from lemming.operations.format_upgrade import upgrade_files as do_upgrade
+from lemming.operations.open_org import open_org
+from lemming.operations.pruning import PrunableItem, find_prunable_items, remove_item
 
 _REPAIRS_PENDING_STATUS = 1
 

@@ -25,7 +25,7 @@ from lemming.kernel.tick.firing_plan import format_pause
 from lemming.obligations.waiting_items import summarize_inbox
 from lemming.queries.checks.health_checks import group_issues
 from lemming.queries.org_status import OrgStatus, load_org_status
-from lemming.queries.pending import describe_pending
+from lemming.queries.pending_questions import describe_pending
 from lemming.queries.screens.screen import ScreenResult
 from lemming.queries.screens.status_screen import STATUS, status_to_json
 

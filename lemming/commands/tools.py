@@ -37,7 +37,7 @@ from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files import fs
-from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.files.file_effects import apply_effect
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation
@@ -51,7 +51,7 @@ from lemming.kernel.tools.toolset import Toolset
 from lemming.libraries.lenient_json import parse_or_default
 from lemming.libraries.outbox_files import write_person_entry
 from lemming.operations.choose_model import append_item
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.queries.model_readiness import WITH_TOOLS, small_model_warning
 from lemming.queries.screens.screen import ScreenResult
 from lemming.queries.screens.tools_screen import TOOLS, ToolRow, can_call, format_origin, list_tool_rows

@@ -21,7 +21,7 @@ from lemming.kernel.base.errors import NoAnswer
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_json
 from lemming.kernel.files import fs
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.files.json_documents import unreadable_error
 from lemming.kernel.llm import model_call
 from lemming.kernel.org.model_entries import ModelEntry

@@ -31,8 +31,8 @@ from lemming.kernel.tools.tool_context import ToolContext
 from lemming.libraries.outbox_files import write_person_entry
 from lemming.obligations.request_entries import require_person, require_reachable, suggest_permission
 from lemming.obligations.requests_snapshot import load_requests
-from lemming.operations.burst import BurstController
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
+from lemming.operations.tick_pacing import BurstController
 from lemming.queries.case_format import Case, CaseMessage
 from lemming.testing import FrozenClock
 

@@ -16,7 +16,7 @@ from lemming.git_history.recorder import Recorder
 from lemming.kernel.base import paths
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, journal_ticks
-from lemming.kernel.journal.journal_packing import (
+from lemming.kernel.journal.journal_segments import (
     SEALED_FOLDER,
     load_sealed_journal,
     plain_ticks,

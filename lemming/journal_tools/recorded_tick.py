@@ -14,8 +14,8 @@ from lemming.journal_tools.tick_ranges import missing_journal_error
 from lemming.journal_tools.tick_records import TickRecords
 from lemming.kernel.base.errors import OUTCOME_CODES, Outcome
 from lemming.kernel.base.turn_numbers import split_key, turn_key
-from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.journal.journal_file import load_contents
 from lemming.kernel.journal.journal_parser import JournalContents
 from lemming.kernel.journal.journal_records import (

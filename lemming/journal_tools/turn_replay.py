@@ -12,7 +12,7 @@ from lemming.journal_tools.tick_records import TickRecords
 from lemming.kernel.base.contract import Keep, ToolCall, TurnReply
 from lemming.kernel.base.errors import ContractError, ProviderError
 from lemming.kernel.base.turn_numbers import first_number
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.messages import to_file_effect
 from lemming.kernel.providers import Message

@@ -43,8 +43,8 @@ from lemming.kernel.base.jsontext import JsonProblem, dump_compact, dump_pretty_
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.kernel.files import fs
-from lemming.kernel.files.effects import FileEffect, apply_effect, order_effects
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.files.file_effects import FileEffect, apply_effect, order_effects
 from lemming.kernel.files.folder_lock import FolderLock
 from lemming.kernel.inboxes.inbox import build_inbox
 from lemming.kernel.inboxes.reader_view import ReaderView

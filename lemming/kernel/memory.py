@@ -19,7 +19,7 @@ from lemming.kernel.base.jsontext import JsonProblem, dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import StatusPair
 from lemming.kernel.files.disk_errors import suggest_repair
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.files.folder_listings import Listing, refresh_listing
 from lemming.kernel.org.organisation import Organisation
 

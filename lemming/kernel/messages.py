@@ -25,8 +25,8 @@ from lemming.kernel.base.turn_numbers import WAITING_FROM as WAITING_FROM
 from lemming.kernel.base.turn_numbers import entry_id as entry_id
 from lemming.kernel.base.untrusted_quoting import cut_line, escape_markers, marker_digest, quote_payload
 from lemming.kernel.files import fs
-from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.fast_decoder import describe_field, make_field
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.files.json_documents import parse_document
 from lemming.kernel.org.organisation import OrgPath
 

@@ -19,7 +19,7 @@ from lemming.kernel.access.agent_files import (
 from lemming.kernel.access.allowed_paths import AllowedPath, resolve_path
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.errors import ToolError
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.files.stat_cache import lstat, path_exists
 
 LISTING_LIMIT = 1000

@@ -14,7 +14,7 @@ from lemming.kernel.base.integers import LAST_TICK, bounded_int
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import lstat, path_exists
-from lemming.kernel.journal.journal_packing import (
+from lemming.kernel.journal.journal_segments import (
     BLOCK_BYTES,
     JOURNAL_LIMIT_BYTES,
     SEALED_FOLDER,

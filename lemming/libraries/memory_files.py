@@ -9,7 +9,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.clock import Clock, SystemClock, timestamp
 from lemming.kernel.base.redaction.secrets import redact_json
 from lemming.kernel.files import fs
-from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.files.file_effects import apply_effect
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.memory import load_memory, make_memory_effect
 

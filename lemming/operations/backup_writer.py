@@ -30,7 +30,7 @@ from lemming.kernel.files.descriptors import open_regular
 from lemming.kernel.files.disk_errors import write_error
 from lemming.kernel.files.safe_folder import is_temporary
 from lemming.kernel.journal.journal_file import is_committed
-from lemming.kernel.journal.journal_packing import SEALED_FOLDER, plain_ticks
+from lemming.kernel.journal.journal_segments import SEALED_FOLDER, plain_ticks
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.atomic_folder import require_outside
@@ -43,7 +43,7 @@ from lemming.operations.backup_archive import (
     Manifest,
 )
 from lemming.operations.engine_lock import load_holder
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 
 COMPRESSION = 6
 POLL_S = 0.1

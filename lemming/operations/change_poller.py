@@ -29,10 +29,10 @@ from lemming.kernel.tick.tick_hooks import CapabilityUse, get_capability_uses, u
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.kernel.tools import EngineTool, get_toolset
 from lemming.kernel.turn.descriptions import TickView
-from lemming.operations.burst import IntervalTimer
 from lemming.operations.change_detector import ChangeDetector, find_context_files
 from lemming.operations.clock_schedules import iter_upcoming
 from lemming.operations.gateways import Gateways
+from lemming.operations.tick_pacing import IntervalTimer
 
 MAX_SLEEP_S = 3600.0
 MIN_POLL_S, MAX_POLL_S, POLL_GROWTH = 0.5, 3.0, 1.25

@@ -25,9 +25,9 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.engine_events import TickBegins, TickEnds, ignore_event
 from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Durability, Journal, read_journal
-from lemming.kernel.journal.journal_packing import TICKS_PER_SEGMENT
 from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TickStarted, TurnCommitted, TurnSkipped
+from lemming.kernel.journal.journal_segments import TICKS_PER_SEGMENT
 from lemming.kernel.journal.tick_plan import TickPlan, later_reading
 from lemming.kernel.journal.turn_report import TickReport, TurnReport
 from lemming.kernel.logging_config import EngineLog
@@ -51,7 +51,7 @@ from lemming.operations.next_tick import (
     require_no_later_turns,
     summarize_progress,
 )
-from lemming.operations.turns.idle_agents import find_quiet_reports
+from lemming.operations.turns.idle_cache import find_quiet_reports
 
 RESERVED_BYTES = 1 << 20  # of room on the disk, before anything is paid for
 

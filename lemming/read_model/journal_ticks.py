@@ -8,7 +8,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.journal.checksums import unreadable_error
 from lemming.kernel.journal.journal_file import load_plan
-from lemming.kernel.journal.journal_packing import plain_ticks, sealed_ticks
+from lemming.kernel.journal.journal_segments import plain_ticks, sealed_ticks
 from lemming.kernel.org.organisation import OrgPath
 
 

@@ -27,7 +27,7 @@ from lemming.kernel.files.descriptors import open_regular
 from lemming.kernel.files.folder_lock import lock_folder
 from lemming.kernel.files.stat_cache import file_identity, has_stable_mtime, path_exists
 from lemming.kernel.journal.journal_file import raw_journal
-from lemming.kernel.journal.journal_packing import SEALED_FOLDER, TICKS_PER_SEGMENT, plain_ticks, segments
+from lemming.kernel.journal.journal_segments import SEALED_FOLDER, TICKS_PER_SEGMENT, plain_ticks, segments
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.libraries.concurrency.process_chunks import map_chunks
 from lemming.libraries.output_files import get_state_folder

@@ -16,8 +16,8 @@ from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.jsontext import RECORD_DEPTH, JsonProblem, parse
 from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, list_turn_keys, split_key, turn_key
 from lemming.kernel.files.descriptors import MAX_LINE_BYTES
-from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.journal.checksums import is_intact, line_checksum
 from lemming.kernel.journal.journal_file import raw_journal
 from lemming.kernel.journal.journal_parser import InvalidRecord, parse_record

@@ -25,7 +25,7 @@ from lemming.kernel.base.blocking_deadline import Deadline
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import read_journal
-from lemming.kernel.journal.journal_packing import load_sealed_journal
+from lemming.kernel.journal.journal_segments import load_sealed_journal
 
 __all__ = [
     "Crash",

@@ -13,7 +13,7 @@ from typing import Any
 from batch_server import BatchServer
 from patience import PATIENCE_S
 
-from lemming.capabilities.batches.queue import BatchQueue
+from lemming.capabilities.batches.batch_queue import BatchQueue
 from lemming.kernel.journal.engine_events import Event
 from lemming.kernel.journal.journal_records import Record
 from lemming.kernel.llm.call_batching import BatchContext

@@ -11,7 +11,7 @@ from callers import SECRET
 from channel_polls import poll_once
 from sampling import EVERYTHING
 
-from lemming.capabilities.channels.http_routes import serve_http
+from lemming.capabilities.channels.http_api import serve_http
 from lemming.engine import run_once
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs

@@ -18,7 +18,7 @@ from channel_polls import poll_once
 from doorway import answer_to, arrived, noted, with_channel
 from patience import PATIENCE_S
 
-from lemming.capabilities.channels import http_routes
+from lemming.capabilities.channels import http_api
 from lemming.engine import run_once
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import ConfigError, OrgBusy, Problem, UsageError
@@ -136,7 +136,7 @@ def test_a_mistake_in_an_answer_is_told_and_ends_no_other(base: Path, monkeypatc
     with_channel(base, OPTIONS, provider="http")
     told: list[Problem] = []
     with served(base, told.append) as other, monkeypatch.context() as patched:
-        patched.setattr(http_routes, "load_requests", mistaken)
+        patched.setattr(http_api, "load_requests", mistaken)
         answer = other.request("/requests/0123456789ab")
         patched.undo()
         assert (answer.status, other.request("/requests/0123456789ab").status) == (500, 404)

@@ -12,7 +12,7 @@ import pytest
 from terminal import Lemming
 
 from lemming.kernel.base.clock import SystemClock, timestamp
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.queries.views.header_view import build_header_view
 from lemming.testing import make_org, resume, say, write_script
 

@@ -15,7 +15,7 @@ from lemming.kernel.journal.journal_file import read_journal
 from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.libraries.memory_files import save_memory
 from lemming.libraries.outbox_files import write_person_entry
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import make_org, resume, say, tree
 
 EVERY_LOOK = [

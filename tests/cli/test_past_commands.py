@@ -11,7 +11,7 @@ from terminal import Lemming
 
 from lemming.engine import load_tick
 from lemming.kernel.files import fs
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import make_org, resume, say
 
 NO_HISTORY = [["history"], ["rewind", "--to", "1"]]

@@ -14,7 +14,7 @@ from terminal import PROGRAM, Lemming, start
 from lemming.commands.terminal import one_line
 from lemming.engine import load_tick, run_once
 from lemming.kernel.base.errors import Unavailable, error_name
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 
 EVENTS = ["tick_started", "turn_started", "model_asked", "model_replied", "turn_ended", "tick_committed"]

@@ -16,7 +16,7 @@ from lemming.journal_tools.repair.damage_repair import find_repairs, make_repair
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import CorruptState
 from lemming.libraries.outbox_files import read_outbox_entries
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree, write_script
 
 HUMAN = resume("human", model={"key": "human"})

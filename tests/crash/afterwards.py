@@ -21,7 +21,7 @@ from lemming.journal_tools.repair.damage_repair import find_repairs, make_repair
 from lemming.kernel.base.errors import CorruptState, LemmingError
 from lemming.kernel.files.disk import Disk, current_disk, use_disk
 from lemming.kernel.journal.journal_file import Durability
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import tree
 
 

@@ -38,7 +38,7 @@ from lemming.kernel.journal.turn_report import TickReport, TurnReport
 from lemming.kernel.messages import entry_id, list_outbox
 from lemming.kernel.providers import Reply, Request, register_provider
 from lemming.libraries.outbox_files import write_person_entry
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say
 
 pytestmark = pytest.mark.crash

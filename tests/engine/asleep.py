@@ -15,7 +15,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.operations.change_poller import ChangePoller
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import FrozenClock, resume
 
 CHANGED = {"wake": "changed"}

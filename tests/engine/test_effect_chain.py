@@ -28,7 +28,7 @@ from lemming.ext import (
     WriteNotes,
     effect_content,
 )
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.turn.effect_chain import EffectChain, Interceptor
 from lemming.kernel.turn.live_phase import LIVE_EFFECTS
 from lemming.kernel.turn.turn_effects import UNCOMPARED, WRITES, LiveEffect

@@ -28,7 +28,7 @@ from lemming.kernel.files.field_types import Json
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.tools import ToolRegistry
 from lemming.operations.engine_lock import load_holder
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import journal_lines, make_org, resume, say, tree
 
 pytestmark = pytest.mark.crash

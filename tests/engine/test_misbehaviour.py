@@ -15,7 +15,7 @@ from lemming.engine import run_once
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import RequestRejected
 from lemming.kernel.base.redaction import secrets
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.plugins.plugin_registry import unregister

@@ -19,7 +19,7 @@ from lemming.kernel.base.errors import ConfigError, Problem
 from lemming.kernel.files.json_documents import retry_while_saving
 from lemming.kernel.journal.engine_events import Event, ProblemFound
 from lemming.kernel.org.config import load_config
-from lemming.operations.unsuccessful_turns import load_unfinished_turns
+from lemming.operations.unfinished_turns import load_unfinished_turns
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
 
 LOG = "logs/turns_not_done.jsonl"

@@ -17,8 +17,8 @@ from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.base.errors import CorruptState, TickAlreadyCommitted, UsageError
 from lemming.kernel.journal.journal_file import Journal, journal_ticks, read_journal
-from lemming.kernel.journal.journal_packing import load_sealed_journal, plain_ticks, sealed_ticks
 from lemming.kernel.journal.journal_records import Record
+from lemming.kernel.journal.journal_segments import load_sealed_journal, plain_ticks, sealed_ticks
 from lemming.libraries.journal_sealing import pack, seal_old_journals
 from lemming.read_model.journal_ticks import newest_journals
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree

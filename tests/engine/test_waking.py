@@ -16,7 +16,7 @@ from lemming.kernel.journal.turn_report import TickReport
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.operations.change_detector import ChangeDetector
 from lemming.operations.change_poller import MAX_POLL_S, MAX_SLEEP_S, ChangePoller
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 # --- how long ------------------------------------------------------------------------------------

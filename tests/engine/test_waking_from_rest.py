@@ -21,7 +21,7 @@ from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.outbox_files import write_person_entry
-from lemming.operations.turns.idle_agents import IdleCache
+from lemming.operations.turns.idle_cache import IdleCache
 from lemming.testing import make_org, resume, say
 
 pytestmark = pytest.mark.usefixtures("stamps")

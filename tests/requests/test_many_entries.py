@@ -24,7 +24,7 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.snapshot import take_snapshot
 from lemming.obligations.request_deadlines import get_extended_last_tick
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import FrozenClock, resume, say
 
 FEW, MANY = 300, 3000

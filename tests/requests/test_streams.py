@@ -17,7 +17,7 @@ from lemming.kernel.base.errors import OrgBusy, UsageError
 from lemming.kernel.journal.engine_events import Event, TickBegins, TickEnds
 from lemming.kernel.journal.journal_records import ModelReplied, TurnEnded
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import resume, say
 
 

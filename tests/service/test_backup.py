@@ -25,7 +25,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.atomic_folder import STAGING_FOLDERS
 from lemming.operations.backup_archive import MANIFEST, restore_backup
 from lemming.operations.backup_writer import Backup, create_backup
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
 
 WITHOUT = (".lemming", ".git")

@@ -17,11 +17,11 @@ from lemming.kernel.base.errors import ConfigError, LemmingError
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
-from lemming.kernel.journal.journal_packing import segments
+from lemming.kernel.journal.journal_segments import segments
 from lemming.kernel.org.organisation import NEWEST_FORMAT, Organisation
 from lemming.operations.backup_archive import restore_backup, tarfile
 from lemming.operations.backup_writer import create_backup
-from lemming.operations.upkeep import plan_upgrade
+from lemming.operations.format_upgrade import plan_upgrade
 from lemming.testing import Crash, crash_at, make_org, resume, tree
 
 TICKS = [50, 100, 150, 200, 250]

@@ -12,8 +12,8 @@ from lemming.engine import run_once
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
-from lemming.kernel.journal.journal_packing import segments
-from lemming.operations.opening import open_org
+from lemming.kernel.journal.journal_segments import segments
+from lemming.operations.open_org import open_org
 from lemming.testing import make_org, resume, tree
 
 LONG_AGO = (1_000_000_000, 1_000_000_000)

@@ -16,7 +16,7 @@ from terminal import Lemming, typed_at
 from traced import make_traced
 
 from lemming.capabilities.channels.channel_service import run_channel_server
-from lemming.capabilities.channels.http_routes import MetricsSource
+from lemming.capabilities.channels.http_api import MetricsSource
 from lemming.engine import run_once
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.org.organisation import Organisation

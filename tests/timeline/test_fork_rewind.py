@@ -19,7 +19,7 @@ from lemming.kernel.journal.journal_file import Journal, journal_ticks
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.journal_sealing import seal_old_journals
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.queries.views.agent_view import build_agent_view
 from lemming.read_model.tick_queries import load_newest_ticks
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree, write_script

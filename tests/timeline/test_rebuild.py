@@ -13,7 +13,7 @@ from lemming.engine import run_once
 from lemming.git_history.history_reader import GitHistory
 from lemming.journal_tools.fork import fork
 from lemming.kernel.base.errors import UsageError
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 GRANTS = {

@@ -16,7 +16,7 @@ from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.kernel.journal.journal_file import is_committed, journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.libraries.outbox_files import write_person_entry
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 
 

@@ -19,7 +19,7 @@ from lemming.kernel.journal.engine_events import Event, ModelAsked
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 
 Repair = Callable[..., Ran]

@@ -17,7 +17,7 @@ from lemming.kernel.base.errors import TickAlreadyCommitted
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.messages import list_outbox
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import FrozenClock, make_org, resume, tree
 
 

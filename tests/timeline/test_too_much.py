@@ -15,7 +15,7 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.journal.journal_file import read_journal
-from lemming.kernel.journal.journal_packing import SEALED_FOLDER
+from lemming.kernel.journal.journal_segments import SEALED_FOLDER
 from lemming.testing import FrozenClock, make_org, resume
 
 TERABYTE = 1 << 40

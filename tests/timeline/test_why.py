@@ -16,7 +16,7 @@ from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.messages import entry_id
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.memory_files import save_memory
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
 
 Capsys = pytest.CaptureFixture[str]

@@ -16,7 +16,7 @@ from lemming.kernel.journal.engine_events import Event, Sleeping
 from lemming.kernel.tick.tick_counter import load_counter, persist_tick
 from lemming.libraries.outbox_files import write_person_entry
 from lemming.operations.change_poller import ChangePoller
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import FrozenClock, make_org, resume
 
 START = datetime(2026, 11, 23, 7, 0, 20, tzinfo=UTC)

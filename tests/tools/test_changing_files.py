@@ -9,7 +9,7 @@ import pytest
 from tool_desk import Desk
 
 from lemming.kernel.access.agent_files import FILE_LIMIT_BYTES
-from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.files.file_effects import apply_effect
 from lemming.kernel.org.config import OrgSettings, Quota
 
 TOOLS = ["file_edit", "file_append", "file_move", "file_read", "file_write", "file_list", "file_search"]

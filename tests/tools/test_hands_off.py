@@ -19,7 +19,7 @@ from tool_desk import Desk
 from lemming.kernel.access import allowed_paths
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import ConfigError, LemmingError
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.runtime import Runtime

@@ -16,7 +16,7 @@ from lemming.journal_tools.repair.unknown_calls import find_unknown_calls, plan_
 from lemming.kernel.base.blocking_deadline import Deadline, WorkAbandoned, run_on_thread, wait_slices
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import journal_lines, make_org, resume, say
 
 

@@ -16,7 +16,7 @@ from tool_desk import Desk
 
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import DiskError, ToolError
-from lemming.kernel.files.effects import FileEffect, apply_effect
+from lemming.kernel.files.file_effects import FileEffect, apply_effect
 from lemming.kernel.tools import ToolRegistry
 from lemming.libraries.agent_folders import read_allowed_text
 

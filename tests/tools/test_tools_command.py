@@ -12,7 +12,7 @@ from workshop import Workshop
 from lemming.cli import run
 from lemming.kernel.agents import load_agent
 from lemming.kernel.org.config import load_config
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.testing import make_org, resume, tree
 
 CODE = '''

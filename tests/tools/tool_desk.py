@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.kernel.agents import load_agent
-from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.files.file_effects import apply_effect
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import Tool, ToolResult

@@ -17,7 +17,7 @@ from lemming.capabilities.trust.author_labels import OrgTrustLabeler
 from lemming.capabilities.trust.sidecar_labels import SidecarLabels, compute_file_digest, make_label_effect
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.files.canonical_path import canonical_path, real_path
-from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.files.file_effects import apply_effect
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 

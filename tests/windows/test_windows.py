@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from lemming.capabilities.context_window.windows_capability import build_summary_message
+from lemming.capabilities.context_window.context_window_capability import build_summary_message
 from lemming.engine import run_once
 from lemming.journal_tools.recorded_tick import load_tick_record
 from lemming.journal_tools.replay.tick_replay import replay_ticks

@@ -25,8 +25,8 @@ from worker_runs import KEY, MODEL, PRICES, REQUEST, make_run
 from lemming.capabilities.workers.harnesses.harness_types import ModelApi
 from lemming.capabilities.workers.harnesses.json_fields import RunTokens
 from lemming.capabilities.workers.running import relay
-from lemming.capabilities.workers.running.api_shapes import UsageCounter, load_api
 from lemming.capabilities.workers.running.model_gateway import ModelGateway
+from lemming.capabilities.workers.running.vendor_apis import UsageCounter, load_api
 from lemming.kernel.base.errors import Unusable
 
 

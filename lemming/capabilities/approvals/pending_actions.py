@@ -33,7 +33,7 @@ from lemming.ext import (
 from lemming.kernel.base.jsontext import dump_compact, is_equal_json
 from lemming.kernel.files import fs
 from lemming.kernel.files.disk_errors import FILE_ERRORS
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.journal.open_requests import PUBLISH, SPEND, iter_person_requests
 from lemming.kernel.messages import ENTRY_LIMIT_BYTES
 from lemming.kernel.obligations.grants import action_digest, find_changed_files, find_changes_after_decision

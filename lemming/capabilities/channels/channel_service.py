@@ -27,8 +27,8 @@ from lemming.capabilities.channels.channel_gateway import (
     deliver_due,
     isolate_channel,
 )
+from lemming.capabilities.channels.http_api import LOCAL_NAMES, METRICS_TOKEN_ENV, MetricsSource, serve_http
 from lemming.capabilities.channels.http_channel import HttpChannel, get_variable
-from lemming.capabilities.channels.http_routes import LOCAL_NAMES, METRICS_TOKEN_ENV, MetricsSource, serve_http
 from lemming.commands.command_context import CommandContext, Quiet, Trust, find_running_engine, option
 from lemming.commands.signals import stop_on_signals
 from lemming.commands.terminal import one_line, print_json, print_notice, print_warning

@@ -41,8 +41,8 @@ from lemming.capabilities.channels.email_parser import (
     parse_mail,
     refusal_reason,
 )
-from lemming.capabilities.channels.exchange import Exchange, open_exchange
 from lemming.capabilities.channels.http_channel import get_variable
+from lemming.capabilities.channels.watched_connections import WatchedConnections, watch_connections
 from lemming.ext import ConfigError
 from lemming.kernel.base import paths
 from lemming.kernel.base.blocking_deadline import Deadline
@@ -133,7 +133,10 @@ class MailChannel(Channel):
             return PollResult()
         self._next_poll[context.agent.name] = Deadline(self._poll_s)
         deadline = Deadline(self._timeout_s)
-        with open_exchange(self._imap.host, deadline, context.stop) as exchange, self._open_mailbox(exchange) as imap:
+        with (
+            watch_connections(self._imap.host, deadline, context.stop) as connections,
+            self._open_mailbox(connections) as imap,
+        ):
             _, response = imap.uid("SEARCH", "UNSEEN")
             unseen = self._due_mail(context, (response[0] or b"").decode().split() if response else [])
             for number in unseen[:MAX_BATCH]:
@@ -239,8 +242,8 @@ class MailChannel(Channel):
         mail, deadline = self._build_mail(outgoing), Deadline(self._timeout_s)
         try:
             with (
-                open_exchange(self._smtp.host, deadline, context.stop) as exchange,
-                self._connect_smtp(exchange) as smtp,
+                watch_connections(self._smtp.host, deadline, context.stop) as connections,
+                self._connect_smtp(connections) as smtp,
             ):
                 smtp.send_message(mail)
                 with contextlib.suppress(OSError, smtplib.SMTPException):
@@ -289,10 +292,10 @@ class MailChannel(Channel):
         return recipient
 
     @contextlib.contextmanager
-    def _open_mailbox(self, exchange: Exchange) -> Iterator[imaplib.IMAP4]:
+    def _open_mailbox(self, connections: WatchedConnections) -> Iterator[imaplib.IMAP4]:
         """Provide the open mailbox. Server errors become `Unavailable`."""
         try:
-            with self._connect_imap(exchange) as imap:
+            with self._connect_imap(connections) as imap:
                 imap.login(self._user, get_variable(self._password_env))
                 status, response = imap.select(self._mailbox)
                 if status != "OK":
@@ -301,10 +304,10 @@ class MailChannel(Channel):
         except (OSError, imaplib.IMAP4.error) as error:
             raise Unavailable(f"{self._imap.host}: {error}") from error
 
-    def _connect_imap(self, exchange: Exchange) -> imaplib.IMAP4:
+    def _connect_imap(self, connections: WatchedConnections) -> imaplib.IMAP4:
         class Watched(imaplib.IMAP4):
             def open(self, *args: Any, **more: Any) -> None:
-                exchange.watch(lambda: getattr(self, "sock", None))  # the greeting may drip as well
+                connections.add(lambda: getattr(self, "sock", None))  # the greeting may drip as well
                 super().open(*args, **more)
 
         class WatchedSsl(Watched, imaplib.IMAP4_SSL):
@@ -319,10 +322,10 @@ class MailChannel(Channel):
         return imap
 
     @contextlib.contextmanager
-    def _connect_smtp(self, exchange: Exchange) -> Iterator[smtplib.SMTP]:
+    def _connect_smtp(self, connections: WatchedConnections) -> Iterator[smtplib.SMTP]:
         class Watched(smtplib.SMTP):
             def connect(self, *args: Any, **more: Any) -> tuple[int, bytes]:
-                exchange.watch(lambda: self.sock)
+                connections.add(lambda: self.sock)
                 return super().connect(*args, **more)
 
         class WatchedSsl(Watched, smtplib.SMTP_SSL):

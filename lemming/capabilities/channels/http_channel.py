@@ -1,6 +1,6 @@
 """HTTP channel: signed webhooks and questions are received, answers are fetched or sent.
 
-This module handles single requests and deliveries; the routes are in `http_routes`.
+This module handles single requests and deliveries; `http_api` has the routes.
 """
 
 from __future__ import annotations

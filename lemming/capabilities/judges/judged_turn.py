@@ -24,7 +24,7 @@ from lemming.ext import PLAIN, CarriedOut, ContractError, RunTurn, Steps, TurnVi
 from lemming.kernel.base.errors import NotVerified, OutOfCredits, ProviderError
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.base.untrusted_quoting import QUOTED_LINE_START, fence_text, make_marker, quote_text
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.memory import decode_memory
 from lemming.kernel.messages import OutboxEntry

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lemming.capabilities.output_schemas.answers_settings import get_output_settings
 from lemming.capabilities.output_schemas.closed_schemas import close_payload_schema, closing_blocker
+from lemming.capabilities.output_schemas.output_settings import get_output_settings
 from lemming.ext import ConfigError, NewEntry, TurnInputs, resume_file
 from lemming.kernel.agents import Agent
 from lemming.kernel.base.entry_kinds import MessageKind

@@ -12,7 +12,7 @@ from lemming.kernel.base.errors import CorruptState, PermissionDenied, ToolError
 from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files import fs
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.files.json_documents import parse_document
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.ledger import read_state

@@ -15,7 +15,7 @@ from lemming.kernel.access.allowed_paths import NEVER_OPEN, granted_folders, res
 from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.tools import EngineTool, Places, ToolClass, ToolResult

@@ -12,7 +12,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.errors import PermissionDenied, ToolError, UsageError
 from lemming.kernel.base.times import DURATIONS, get_zone, parse_duration
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.messages import (
     ENTRIES_PER_TURN,
     REMINDERS_FROM,

@@ -24,7 +24,7 @@ from lemming.kernel.base.paths import ALL_RESUMES, TRUST
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import open_regular, walk
 from lemming.kernel.files.disk_errors import require_about_one_file
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath

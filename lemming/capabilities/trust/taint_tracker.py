@@ -21,7 +21,7 @@ from lemming.ext import Allowed, CheckResult, Effect, Interception, LiveEffect, 
 from lemming.kernel.access.allowed_paths import Access, nearest_readable, unsafe_path_reason
 from lemming.kernel.base import paths
 from lemming.kernel.files.canonical_path import canonical_path
-from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.files.file_effects import apply_effect
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.memory import decode_record, get_trust_label, load_memories
 from lemming.kernel.plugins.capability_table import PREFIXES

@@ -19,7 +19,7 @@ from lemming.capabilities.trust.origins import (
 from lemming.capabilities.trust.sidecar_labels import make_label_effect
 from lemming.capabilities.trust.trust_settings import AGENT, TAG, SourcedLabel, TrustOrder, strip_label_tags
 from lemming.kernel.base.jsontext import dump_pretty, parse
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.messages import OutboxEntry
 
 VALUES = "values"

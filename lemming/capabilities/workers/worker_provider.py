@@ -28,7 +28,7 @@ from lemming.capabilities.workers.harnesses.json_fields import OWN_TOKENS, JsonF
 from lemming.capabilities.workers.repositories.collector import load_bundle, make_clone, open_collector, patch_clone
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree
-from lemming.capabilities.workers.running.api_shapes import load_api
+from lemming.capabilities.workers.running.vendor_apis import load_api
 from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.ext import ConfigError, describe_field, make_field
 from lemming.kernel.base import paths

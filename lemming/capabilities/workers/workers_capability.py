@@ -20,7 +20,7 @@ from lemming.capabilities.workers.repositories.git_command import (
     run_users_git,
 )
 from lemming.capabilities.workers.repositories.user_repository import open_repository, require_own_branch
-from lemming.capabilities.workers.running.api_shapes import VendorApi, load_api
+from lemming.capabilities.workers.running.vendor_apis import VendorApi, load_api
 from lemming.capabilities.workers.running.worker_sandbox import get_worker_sandbox
 from lemming.capabilities.workers.worker_provider import HARNESSES, WorkerProvider
 from lemming.capabilities.workers.worker_steps import send_job, take_worker_turn

@@ -35,7 +35,7 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.wording import join_names
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 
 MARK = paths.REHEARSAL_FILE
 """File in a rehearsal's fork that names the rehearsed range, so the rehearsal can be continued."""

@@ -23,7 +23,7 @@ from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import CorruptState, ToolError, UsageError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import redact_values
-from lemming.kernel.files.effects import apply_effect
+from lemming.kernel.files.file_effects import apply_effect
 from lemming.kernel.journal.journal_file import journal_ticks, read_journal
 from lemming.kernel.journal.journal_parser import find_plan
 from lemming.kernel.journal.ledger import amend_state, read_state

@@ -17,8 +17,8 @@ from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.jsontext import dump_compact, dump_pretty, parse
 from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
 from lemming.kernel.files import fs
-from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.journal.engine_events import Event, TickBegins
 from lemming.kernel.journal.journal_records import ModelReplied, TickStarted, TurnEnded
 from lemming.kernel.journal.turn_report import FileWritten, TurnReport

@@ -40,7 +40,7 @@ from lemming.kernel.tick.tick_counter import load_counter, persist_tick
 from lemming.kernel.turn.turn_inputs import from_record
 from lemming.kernel.turn.turn_loop import take_turn
 from lemming.libraries.atomic_folder import require_free, require_outside
-from lemming.operations.opening import open_org
+from lemming.operations.open_org import open_org
 from lemming.operations.turns.state_merge import join_outcome
 
 

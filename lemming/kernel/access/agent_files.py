@@ -18,7 +18,7 @@ from lemming.kernel.access.allowed_paths import NEVER_OPEN, AllowedPath, require
 from lemming.kernel.base import paths
 from lemming.kernel.files import quota
 from lemming.kernel.files.disk_errors import raises_disk_error, require_about_one_file
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.files.stat_cache import lstat
 

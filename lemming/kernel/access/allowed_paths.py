@@ -20,7 +20,7 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.files.canonical_path import real_path
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 
 Access = Literal["read", "write"]
 COMPONENT_LIMIT_BYTES = 255

@@ -29,7 +29,9 @@ from lemming.kernel.journal.checksums import (
     unreadable_error,
 )
 from lemming.kernel.journal.engine_events import Observer, ignore_event
-from lemming.kernel.journal.journal_packing import (
+from lemming.kernel.journal.journal_parser import InvalidRecord, JournalContents, parse_record, parse_records
+from lemming.kernel.journal.journal_records import Record, TickCommitted, TickStarted, TurnStarted
+from lemming.kernel.journal.journal_segments import (
     JOURNAL_LIMIT_BYTES,
     load_sealed_journal,
     open_sealed,
@@ -37,8 +39,6 @@ from lemming.kernel.journal.journal_packing import (
     sealed_ticks,
     track_new_journal,
 )
-from lemming.kernel.journal.journal_parser import InvalidRecord, JournalContents, parse_record, parse_records
-from lemming.kernel.journal.journal_records import Record, TickCommitted, TickStarted, TurnStarted
 from lemming.kernel.journal.prompt_store import InlineParts, PromptReader, PromptWriter
 from lemming.kernel.org.organisation import OrgPath
 

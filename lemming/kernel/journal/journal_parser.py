@@ -21,7 +21,6 @@ from lemming.kernel.journal.checksums import (
     line_checksum,
     parse_line,
 )
-from lemming.kernel.journal.journal_packing import JOURNAL_LIMIT_BYTES
 from lemming.kernel.journal.journal_records import (
     RECORDS,
     ModelFailed,
@@ -40,6 +39,7 @@ from lemming.kernel.journal.journal_records import (
     TurnStarted,
     TurnTold,
 )
+from lemming.kernel.journal.journal_segments import JOURNAL_LIMIT_BYTES
 from lemming.kernel.journal.prompt_store import (
     InlineParts,
     MissingPromptPart,

@@ -16,8 +16,8 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.turn_numbers import turn_key
 from lemming.kernel.files.descriptors import MAX_LINE_BYTES
 from lemming.kernel.files.field_types import Json, Schema, object_schema
-from lemming.kernel.journal.journal_packing import TICKS_PER_SEGMENT
 from lemming.kernel.journal.journal_records import TurnStarted
+from lemming.kernel.journal.journal_segments import TICKS_PER_SEGMENT
 from lemming.kernel.journal.record_parts import PREFIX_FIELDS
 
 MIN_SHARED_LINE_CHARS = 64

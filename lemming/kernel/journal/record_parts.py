@@ -195,7 +195,7 @@ class FailedAttempt(TypedDict):
 
 
 class EffectJson(TypedDict):
-    """A file to be written or removed for a tool: `lemming.kernel.files.effects`."""
+    """A file to be written or removed for a tool: `lemming.kernel.files.file_effects`."""
 
     root: Annotated[str, {"anyOf": [{"const": ""}, {"pattern": f"^(?=/){PATH_PATTERN[1:]}", "maxLength": 4096}]}]
     path: Annotated[str, {"pattern": f"^(?!/){PATH_PATTERN[1:]}", "maxLength": 4096}]

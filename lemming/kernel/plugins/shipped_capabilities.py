@@ -42,10 +42,12 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
     for spec in (
         CapabilitySpec(
             "answers",
-            "lemming.capabilities.output_schemas.answers_capability:AnswersCapability",
+            "lemming.capabilities.output_schemas.output_schemas_capability:OutputSchemasCapability",
             uses=lambda agent, _: "output" in agent.extensions,  # its turns need no snapshot
-            keys={"resume.output": ".answers_settings:AnswersResumeSettings", "request.schema": ""},
-            provides={"checks": _in("answers_capability", resume="find_output_typos", agent="find_output_problems")},
+            keys={"resume.output": ".output_settings:OutputResumeSettings", "request.schema": ""},
+            provides={
+                "checks": _in("output_schemas_capability", resume="find_output_typos", agent="find_output_problems")
+            },
         ),
         CapabilitySpec(
             "approvals",
@@ -70,11 +72,11 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
         ),
         CapabilitySpec(
             "batches",
-            "lemming.capabilities.batches.queue:BatchesCapability",
+            "lemming.capabilities.batches.batch_queue:BatchesCapability",
             needs=(HOSTED,),
             keys={"model.batch_deadline_s": "", "model.batch_price_factor": "", "model.options.batches": ""},
             provides={
-                "call_batchers": {"batches": ".queue:BatchQueue"},
+                "call_batchers": {"batches": ".batch_queue:BatchQueue"},
                 "records": {
                     "batch_announced": ".batch_records:BatchAnnounced",
                     "batch_sent": ".batch_records:BatchSent",
@@ -310,11 +312,11 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
         ),
         CapabilitySpec(
             "windows",
-            "lemming.capabilities.context_window.windows_capability:WindowsCapability",
+            "lemming.capabilities.context_window.context_window_capability:ContextWindowCapability",
             # a turn that only makes calls needs no summary; a strategy may read hidden entries
             after=("approvals", STRATEGIES),
-            keys={"resume.memory": ".windows_capability:WindowsResumeSettings"},
-            provides={"checks": {"agent": ".windows_capability:find_summary_problem"}},
+            keys={"resume.memory": ".context_window_capability:ContextWindowResumeSettings"},
+            provides={"checks": {"agent": ".context_window_capability:find_summary_problem"}},
         ),
         CapabilitySpec(
             "workers",

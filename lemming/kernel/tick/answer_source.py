@@ -28,7 +28,7 @@ from lemming.kernel.base.errors import (
 )
 from lemming.kernel.base.redaction.secrets import redact_json, redact_values
 from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.journal.engine_events import ModelAsked
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import (

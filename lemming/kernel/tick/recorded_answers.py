@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.errors import LemmingError, TurnBroke, error_name, restore_error
 from lemming.kernel.base.redaction.secrets import redact_values
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import (
     GateAsked,

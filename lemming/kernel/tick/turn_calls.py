@@ -14,7 +14,7 @@ from lemming.kernel.base.clock import elapsed_ms
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.redaction.secrets import redact_json, redact_values
-from lemming.kernel.files.effects import FileEffect, apply_effect, order_effects
+from lemming.kernel.files.file_effects import FileEffect, apply_effect, order_effects
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import GateAsked, ToolFinished, ToolStarted
 from lemming.kernel.journal.turn_report import GateVerdict

@@ -24,7 +24,7 @@ from typing import Any
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, Problem, TurnBroke, error_code
 from lemming.kernel.files import fs
-from lemming.kernel.files.effects import FileEffect, apply_effect
+from lemming.kernel.files.file_effects import FileEffect, apply_effect
 from lemming.kernel.files.safe_folder import Folder
 from lemming.kernel.files.stat_cache import Identity, file_identity, has_stable_mtime
 from lemming.kernel.inboxes.visibility import MailView

@@ -73,7 +73,7 @@ class EngineTool(Tool):
 
         The agent's permissions apply here too. Raises `ConfigError` for an unknown agent.
         """
-        from lemming.kernel.files.effects import apply_effect
+        from lemming.kernel.files.file_effects import apply_effect
         from lemming.kernel.tools.tool_context import ToolContext
 
         org = Organisation.from_path(base_path)

@@ -16,7 +16,7 @@ from lemming.kernel.base.aliases import accept_old_fields, accept_old_names
 from lemming.kernel.base.entry_kinds import OnError, ToolClass
 from lemming.kernel.base.errors import InvalidArguments, Outcome, PermissionDenied
 from lemming.kernel.base.name_patterns import is_match
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.journal.turn_report import GateVerdict
 from lemming.kernel.memory import decode_memory

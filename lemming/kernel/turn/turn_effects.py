@@ -19,8 +19,8 @@ from lemming.kernel.base.errors import LemmingError
 from lemming.kernel.base.errors import Outcome as ResultOutcome
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.times import Expiry
-from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.providers import Message

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, cast
 
 from lemming.kernel.base.errors import LemmingError, error_name
-from lemming.kernel.files.effects import FileEffect, order_effects
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
+from lemming.kernel.files.file_effects import FileEffect, order_effects
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest
 from lemming.kernel.journal.turn_report import USUAL_ENDS, End, Status, TurnReport, VerdictJson

@@ -8,7 +8,7 @@ from typing import Any
 
 from lemming.kernel.base.contract import NewEntry
 from lemming.kernel.base.errors import LemmingError, LimitReached, Paused, TurnTooLong
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.journal.turn_report import STATUS_OF, End, Status
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff
 from lemming.kernel.messages import OutboxEntry

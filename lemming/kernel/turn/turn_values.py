@@ -11,8 +11,8 @@ from lemming.kernel.agents import Agent
 from lemming.kernel.base.contract import ToolCall, TurnReply
 from lemming.kernel.base.errors import ProviderError
 from lemming.kernel.base.turn_numbers import first_number
-from lemming.kernel.files.effects import FileEffect
 from lemming.kernel.files.field_types import Json
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.journal.turn_report import End, TurnReport

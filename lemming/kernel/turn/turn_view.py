@@ -19,7 +19,7 @@ from lemming.kernel.turn.turn_effects import Effect, Event, Withdraw
 if TYPE_CHECKING:
     from lemming.kernel.agents import Agent
     from lemming.kernel.base.errors import LemmingError
-    from lemming.kernel.files.effects import FileEffect
+    from lemming.kernel.files.file_effects import FileEffect
     from lemming.kernel.journal.turn_report import End, Status
     from lemming.kernel.messages import OutboxEntry
     from lemming.kernel.obligations.current_request import CurrentRequest

@@ -10,7 +10,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.errors import LemmingError, StoppedByGate, ToolError, TurnTooLong
 from lemming.kernel.base.times import normalize_moment
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.journal.turn_report import End
 from lemming.kernel.memory import decode_memory, make_memory_effect
 from lemming.kernel.messages import (

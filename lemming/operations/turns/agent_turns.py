@@ -33,7 +33,7 @@ from lemming.kernel.turn.turn_inputs import GatheredInputs, begin_turn, from_rec
 from lemming.kernel.turn.turn_values import TurnInputs, TurnOutcome
 from lemming.kernel.turn.wake_check import FurtherTurn
 from lemming.operations.misplaced_files import find_misplaced
-from lemming.operations.turns.idle_agents import find_idle_cache
+from lemming.operations.turns.idle_cache import find_idle_cache
 from lemming.operations.turns.lanes import make_lane_lookup
 from lemming.operations.turns.parallel_turns import TurnProgress, TurnRow, limit_garbage_collection, run_turns
 from lemming.operations.turns.running_tick import (

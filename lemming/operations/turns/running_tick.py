@@ -22,7 +22,7 @@ from lemming.kernel.base.clock import elapsed_ms
 from lemming.kernel.base.errors import ConfigError, CorruptState, Problem, UnknownModel, error_name
 from lemming.kernel.base.turn_numbers import TURNS_PER_TICK, list_turn_keys, turn_key
 from lemming.kernel.files.disk_errors import FILE_ERRORS
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Journal, read_journal
 from lemming.kernel.journal.journal_parser import (

@@ -30,7 +30,7 @@ from lemming.kernel.tick_context import TickContext
 from lemming.kernel.tools import Places
 from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.descriptions import OptionalReadPath, ReadPath, SharedResource
-from lemming.operations.turns.idle_agents import find_idle_cache
+from lemming.operations.turns.idle_cache import find_idle_cache
 from lemming.operations.turns.running_tick import Tick
 
 NO_FILES: Mapping[str, str] = {}

@@ -17,8 +17,8 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_spec import load_object
 from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.kernel.tick.validation.checks import Check, CheckSubject, Scope
-from lemming.operations.unsuccessful_turns import UnfinishedTurn
-from lemming.queries.pending import find_stopped_agents
+from lemming.operations.unfinished_turns import UnfinishedTurn
+from lemming.queries.pending_questions import find_stopped_agents
 
 if TYPE_CHECKING:
     from lemming.journal_tools.verify.file_verification import VerificationInputs

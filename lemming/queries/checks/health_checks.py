@@ -26,7 +26,7 @@ from lemming.kernel.tick.validation.checks import Check
 from lemming.libraries.concurrency.supervised_threads import list_thread_failures
 from lemming.operations.engine_lock import find_running_engine, is_tick_incomplete
 from lemming.operations.next_tick import find_next_tick
-from lemming.operations.unsuccessful_turns import UnfinishedTurn
+from lemming.operations.unfinished_turns import UnfinishedTurn
 from lemming.queries.checks.check_registry import CheckRun
 from lemming.read_model.journal_ticks import newest_journals
 

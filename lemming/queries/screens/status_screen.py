@@ -10,7 +10,7 @@ from lemming.kernel.plugins.capability_table import JUDGES
 from lemming.libraries.everyday_times import format_remaining_time
 from lemming.libraries.wording import format_usd
 from lemming.queries.org_status import AgentStatus, OrgStatus, load_org_status
-from lemming.queries.pending import describe_pending
+from lemming.queries.pending_questions import describe_pending
 from lemming.queries.screens.screen import Column, Screen
 
 Json = dict[str, Any]

@@ -18,11 +18,11 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.operations.engine_lock import find_running_engine
-from lemming.operations.unsuccessful_turns import UnfinishedTurn
+from lemming.operations.unfinished_turns import UnfinishedTurn
 from lemming.queries.capability_status import collect_capability_status
 from lemming.queries.next_turn import NextTurn
 from lemming.queries.org_status import build_agent_status
-from lemming.queries.pending import describe_pending, find_stopped_agents, list_pending_questions
+from lemming.queries.pending_questions import describe_pending, find_stopped_agents, list_pending_questions
 from lemming.queries.sentences import AGENT_STATES, entry_to_message
 from lemming.queries.tick_preview import TickPreview, load_inspection_settings, preview_tick
 from lemming.queries.views.feed_view import build_feed_view

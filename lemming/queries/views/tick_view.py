@@ -16,7 +16,7 @@ from lemming.kernel.journal.turn_report import USUAL_ENDS
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.operations.engine_lock import find_running_engine
-from lemming.operations.unsuccessful_turns import load_unfinished_turns
+from lemming.operations.unfinished_turns import load_unfinished_turns
 from lemming.queries.sentences import describe_call, describe_effects, describe_payload, entry_text
 from lemming.read_model.journal_ticks import started_journals
 from lemming.read_model.tick_facts import JournalTick

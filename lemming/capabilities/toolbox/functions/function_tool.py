@@ -29,7 +29,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import DiskError, InvalidArguments
 from lemming.kernel.base.jsontext import did_you_mean, dump_compact
 from lemming.kernel.base.redaction.secrets import redact_json, redact_untrusted, redact_values
-from lemming.kernel.files.effects import FileEffect
+from lemming.kernel.files.file_effects import FileEffect
 from lemming.kernel.files.quota import FolderSize
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.memory import make_memory_effect

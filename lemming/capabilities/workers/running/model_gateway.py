@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.capabilities.workers.harnesses.harness_types import HarnessRun
 from lemming.capabilities.workers.harnesses.json_fields import RunTokens
-from lemming.capabilities.workers.running.api_shapes import Operation, UsageCounter, load_api
+from lemming.capabilities.workers.running.vendor_apis import Operation, UsageCounter, load_api
 from lemming.capabilities.workers.running.worker_sandbox import RELAY_PORT
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import Unusable

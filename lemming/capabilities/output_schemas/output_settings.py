@@ -34,7 +34,7 @@ class OutputSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswersResumeSettings:
+class OutputResumeSettings:
     """Keys of the answers capability in a resume."""
 
     output: OutputSettings | None = make_field(None, "JSON Schemas for its entries; null: any payload is valid.")

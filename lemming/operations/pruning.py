@@ -1,16 +1,13 @@
-"""Upkeep of an organisation's files: pruning beyond the retention settings, and upgrade to the newest format.
+"""Pruning: remove journals, rotated logs and archived items older than the retention settings.
 
-The engine does not need any pruned file: no ledger, entry, resume or interrupted tick refers to journals, rotated
-logs and archived items of that age. Of the formats, 1 is the unmarked format of 0.1.0, 2 has no zip files of journals,
-3 has limits unknown to programs of format 2. All are read and run. An upgrade rewrites the files of earlier versions, so
-earlier programs refuse the organisation.
+The engine needs none of them: no ledger, entry, resume or interrupted tick refers to items of that age.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,15 +15,13 @@ from typing import Any, Literal
 
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
-from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.files.descriptors import walk
-from lemming.kernel.journal.journal_packing import SEALED_FOLDER, segments
-from lemming.kernel.org.config import Config, load_config
-from lemming.kernel.org.organisation import NEWEST_FORMAT, OrgPath
+from lemming.kernel.journal.journal_segments import SEALED_FOLDER, segments
+from lemming.kernel.org.config import Config
+from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.libraries.journal_sealing import remove_segment, repack_segment
-from lemming.libraries.settings_edits import edit_file
+from lemming.libraries.journal_sealing import remove_segment
 
 Kind = Literal["journals", "log", "aside"]
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d{6})[.\d]*Z")
@@ -111,29 +106,3 @@ def _path_size(base: OrgPath, path: str) -> int:
 
 def _format_day(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d")
-
-
-# --- the newest format ----------------------------------------------------------------------------
-
-
-def plan_upgrade(base: OrgPath) -> dict[str, str]:
-    """Return the steps of an upgrade by file; an organisation in the newest format has none. Raises: ConfigError."""
-    if load_config(base).org.format == NEWEST_FORMAT:
-        return {}
-    zip_files = [f"{SEALED_FOLDER}/{segment.name}" for segment in segments(base) if segment.name.endswith(".zip")]
-    steps = dict.fromkeys(zip_files, "journals packed as 0.1.0 did: packed anew")
-    return {**steps, paths.ORG_FILE: f'"format": {NEWEST_FORMAT}'}
-
-
-def upgrade_files(base: OrgPath, files: Iterable[str]) -> None:
-    """Rewrite files in the newest format. An interrupted upgrade can be repeated. The caller holds the lock.
-
-    Raises: CorruptState for an unreadable segment, DiskError. Remaining files stay readable.
-    """
-    for file in files:
-        if file != paths.ORG_FILE:
-            repack_segment(base, file)
-            continue
-        with edit_file(base, paths.ORG_FILE) as org_file:
-            settings: dict[str, Any] = parse(org_file.raw, allow_bom=True)
-            org_file.publish(dump_pretty({**settings, "format": NEWEST_FORMAT}), sync=True)

@@ -9,7 +9,7 @@ from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.open_requests import SubRequest, iter_person_requests
 from lemming.kernel.org.organisation import OrgPath
-from lemming.operations.unsuccessful_turns import UnfinishedTurn, load_unfinished_turns
+from lemming.operations.unfinished_turns import UnfinishedTurn, load_unfinished_turns
 
 
 def list_pending_questions(state: AgentState) -> list[SubRequest]:

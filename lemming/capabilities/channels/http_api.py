@@ -1,8 +1,6 @@
-"""The routes of `lemming channels serve` over HTTP, with JSON responses.
+"""The HTTP API of `lemming channels serve`: POST /hooks/AGENT, POST /ask, GET /requests/ID. Reference: docs/channels.md.
 
-`lemming.capabilities.channels.http_channel` does the rest.
-
-POST /hooks/AGENT, POST /ask, GET /requests/ID. Reference: docs/channels.md.
+This module has the routes and their JSON responses; `http_channel` turns a request into a message.
 """
 
 from __future__ import annotations

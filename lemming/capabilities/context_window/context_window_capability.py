@@ -55,7 +55,7 @@ class MemoryWindowSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowsResumeSettings:
+class ContextWindowResumeSettings:
     """Keys of the windows capability in a resume."""
 
     memory: MemoryWindowSettings | None = None
@@ -66,7 +66,7 @@ SUMMARY_PROMPTS = (None, "fit", "full")
 """The prompts that have room for a summary."""
 
 
-class WindowsCapability(Capability):
+class ContextWindowCapability(Capability):
     """Windows and summaries, requested by the key `memory` of a resume."""
 
     name = "windows"

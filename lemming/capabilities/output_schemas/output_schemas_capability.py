@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from lemming.capabilities.output_schemas.answers_settings import OUTPUT, OutputSettings, get_output_settings
 from lemming.capabilities.output_schemas.closed_schemas import closing_blocker
+from lemming.capabilities.output_schemas.output_settings import OUTPUT, OutputSettings, get_output_settings
 from lemming.capabilities.output_schemas.payload_validation import (
     CHECKED_KINDS,
     PayloadValidator,
@@ -37,7 +37,7 @@ from lemming.kernel.org.config import Config
 from lemming.libraries.conditions.schema_typos import find_schema_typos
 
 
-class AnswersCapability(Capability):
+class OutputSchemasCapability(Capability):
     """Structured answers, requested by the key `output` of a resume or `schema` of a request."""
 
     name = "answers"
