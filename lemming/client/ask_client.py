@@ -21,6 +21,7 @@ from lemming.kernel.base.times import Expiry
 from lemming.kernel.journal.engine_events import Observer, ignore_event
 from lemming.kernel.org.organisation import Organisation
 from lemming.obligations.answer_fields import Json, make_answer_parser, require_usable
+from lemming.obligations.org_requests import OrgRequests, find_request, load_requests
 from lemming.obligations.request_entries import (
     choose_person,
     get_conversation_assignee,
@@ -28,7 +29,6 @@ from lemming.obligations.request_entries import (
     write_answer,
     write_request,
 )
-from lemming.obligations.requests_snapshot import RequestsSnapshot, find_request, load_requests
 from lemming.obligations.waiting_items import PersonInboxItem, list_person_inbox
 from lemming.obligations.write_decisions import decide
 
@@ -123,14 +123,14 @@ def ask(
     if not (text.strip() or fields):
         raise UsageError("expected a text to ask, got none", hint='write lemming ask AGENT "some text"')
     waiting["timeout_s"] = _normalise_timeout(waiting.get("timeout_s"))
-    snapshot = load_requests(base)
-    author = choose_person(snapshot, person)
-    assignee = get_conversation_assignee(snapshot, author, agent, conversation)
-    identity = _find_same_request(snapshot, author, agent, text, conversation, fields) if once else None
+    org_requests = load_requests(base)
+    author = choose_person(org_requests, person)
+    assignee = get_conversation_assignee(org_requests, author, agent, conversation)
+    identity = _find_same_request(org_requests, author, agent, text, conversation, fields) if once else None
     if identity is None:
         entry = write_request(
             base,
-            snapshot,
+            org_requests,
             assignee,
             text,
             person=author,
@@ -197,13 +197,13 @@ def wait_for(
 
 
 def _find_same_request(
-    snapshot: RequestsSnapshot, person: str, agent: str, text: str, conversation: str, fields: Mapping[str, Any] | None
+    org_requests: OrgRequests, person: str, agent: str, text: str, conversation: str, fields: Mapping[str, Any] | None
 ) -> str | None:
     """Return the newest equal request that was not cancelled, or None."""
     question_key, given_fields = (person, (agent,), text, conversation), {**(fields or {})}
     matches = [
         view
-        for view in snapshot.requests.by_identity.values()
+        for view in org_requests.requests.by_identity.values()
         if (view.asker, tuple(view.targets), view.text, view.conversation) == question_key
         and view.end != "cancelled"
         and {key: view.entry.payload.get(key) for key in given_fields} == given_fields

@@ -24,7 +24,7 @@ from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.schedule import next_due
-from lemming.kernel.tick.snapshot import take_snapshot
+from lemming.kernel.tick.context_builder import build_tick_context
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.descriptions import OrgQuery
@@ -32,8 +32,8 @@ from lemming.kernel.turn.preparation import SkipReason
 from lemming.kernel.turn.preparation_chain import load_capabilities
 from lemming.kernel.turn.wake_check import turn_reason
 from lemming.obligations.answer_fields import parse_answer
+from lemming.obligations.org_requests import OrgRequests, load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
-from lemming.obligations.requests_snapshot import RequestsSnapshot, load_requests
 from lemming.operations.engine_lock import find_running_engine
 from lemming.operations.pending_work import find_pending_work, is_stalled
 from lemming.operations.unfinished_turns import load_unfinished_turns
@@ -46,36 +46,38 @@ STALLED = "made no progress in its last turn, and gave no answer; a tick by the 
 
 def find_skip_reason(org: Organisation, names: Collection[str], clock: Clock | None) -> SkipReason:
     """Return the reason the agents currently take no turn."""
-    snapshot = _take_snapshot(org, clock)
-    reasons = {name: _find_agent_skip_reason(snapshot, name) for name in names}
+    tick_context = _build_tick_context(org, clock)
+    reasons = {name: _find_agent_skip_reason(tick_context, name) for name in names}
     text = "; ".join(f"{name} {reason.reason}" for name, reason in reasons.items() if reason.reason)
     errors = {reason.error for reason in reasons.values()}
     error = errors.pop() if len(errors) == 1 else ""  # of several agents one may still answer
     return SkipReason(text, any(reason.resolves_itself for reason in reasons.values()), error)
 
 
-def _take_snapshot(org: Organisation, clock: Clock | None) -> TickContext:
+def _build_tick_context(org: Organisation, clock: Clock | None) -> TickContext:
     at = timestamp((clock or SystemClock()).now())
-    return take_snapshot(org, load_config(org), load_tick(org), at=at)
+    return build_tick_context(org, load_config(org), load_tick(org), at=at)
 
 
-def _find_agent_skip_reason(snapshot: TickContext, name: str) -> SkipReason:
-    if reason_text := snapshot.plan.skipped.get(name) or snapshot.plan.broken.get(name):
+def _find_agent_skip_reason(tick_context: TickContext, name: str) -> SkipReason:
+    if reason_text := tick_context.plan.skipped.get(name) or tick_context.plan.broken.get(name):
         return SkipReason(f"takes no turn: {reason_text}", resolves_itself=False)
     try:
-        agent, config = snapshot.agent(name), snapshot.config
-        query = OrgQuery(SkipReason, snapshot.org, {name: agent}, config, {name: read_state(snapshot.org, name)})
+        agent, config = tick_context.agent(name), tick_context.config
+        query = OrgQuery(
+            SkipReason, tick_context.org, {name: agent}, config, {name: read_state(tick_context.org, name)}
+        )
         for capability in load_capabilities(find_used_capabilities(agent, config), config.org.plugins):
             if skip_reason := next(iter(query.ask(capability)), None):
                 return skip_reason
         if agent.schedule.cron is not None:
             reason_text = f"takes turns by the clock, and is not due ({_HOW_TO_RUN.format(name)})"
             return SkipReason(reason_text, resolves_itself=False)
-        if (tick := next_due(agent.schedule, snapshot.tick)) > snapshot.tick:
+        if (tick := next_due(agent.schedule, tick_context.tick)) > tick_context.tick:
             return SkipReason(f"is due in tick {tick} ({_HOW_TO_RUN.format(name)})", resolves_itself=False)
-        if is_stalled(snapshot.org, name) and name not in find_pending_work(snapshot, [name]).due_now:
+        if is_stalled(tick_context.org, name) and name not in find_pending_work(tick_context, [name]).due_now:
             return SkipReason(STALLED, resolves_itself=False)
-        reason = turn_reason(snapshot, name)
+        reason = turn_reason(tick_context, name)
     except LemmingError as error:
         return SkipReason(f"takes no turn: {error}", resolves_itself=False)
     # an agent that would run anyway is not the cause; its last failure is reported separately
@@ -205,10 +207,10 @@ class Waiter:
         Waits, without running ticks, for other people who have to answer first, for a file and for a time.
         Returns None after news.
         """
-        requests_snapshot = load_requests(self.org)
-        request = self._find_request(requests_snapshot)
-        holders = find_active_assignees(requests_snapshot.requests, request)
-        people = requests_snapshot.people.intersection(holders)
+        org_requests = load_requests(self.org)
+        request = self._find_request(org_requests)
+        holders = find_active_assignees(org_requests.requests, request)
+        people = org_requests.people.intersection(holders)
         if ticks >= load_config(self.org).org.ticks_in_a_row:
             return AskOutcome(request=request, end=None, why="too_many_ticks")
         if failure:
@@ -225,34 +227,34 @@ class Waiter:
                 return AskOutcome(request=request, end=None, why="failing", reason=reason, error=turn.error)
             reason, error = skip_reason.reason, skip_reason.error
             return AskOutcome(request=request, end=None, why="nothing_to_do", reason=reason, error=error)
-        return self._wait_for_news(requests_snapshot, agents, skip_reason, clock)
+        return self._wait_for_news(org_requests, agents, skip_reason, clock)
 
     def _wait_for_news(
-        self, requests_snapshot: RequestsSnapshot, agents: list[str], skip_reason: SkipReason, clock: Clock | None
+        self, org_requests: OrgRequests, agents: list[str], skip_reason: SkipReason, clock: Clock | None
     ) -> AskOutcome[Any] | None:
-        self._report_holders(requests_snapshot, skip_reason.reason)
+        self._report_holders(org_requests, skip_reason.reason)
         pause = FIRST_POLL_S
-        while load_requests(self.org) is requests_snapshot and not find_running_engine(self.org):
-            if skip_reason.resolves_itself and find_pending_work(_take_snapshot(self.org, clock), agents).due_now:
+        while load_requests(self.org) is org_requests and not find_running_engine(self.org):
+            if skip_reason.resolves_itself and find_pending_work(_build_tick_context(self.org, clock), agents).due_now:
                 break
             if self.stop.wait(pause):
                 break
             pause = min(pause * POLL_GROWTH, MAX_POLL_S)
         return self.check_outcome()
 
-    def _find_request(self, requests_snapshot: RequestsSnapshot) -> RequestView:
-        request = requests_snapshot.requests.by_identity.get(self.identity)
+    def _find_request(self, org_requests: OrgRequests) -> RequestView:
+        request = org_requests.requests.by_identity.get(self.identity)
         if request is None:
             raise UsageError(
                 "the request does not exist any more", hint="ask again; its entry was removed from the outbox"
             )
         return request
 
-    def _report_holders(self, requests_snapshot: RequestsSnapshot, waits: str = "") -> None:
-        holders = find_active_assignees(requests_snapshot.requests, self._find_request(requests_snapshot))
+    def _report_holders(self, org_requests: OrgRequests, waits: str = "") -> None:
+        holders = find_active_assignees(org_requests.requests, self._find_request(org_requests))
         if self.at_work and (*holders, waits) != self._announced:
             self._announced = (*holders, waits)
-            self.at_work(WorkProgress(requests_snapshot.requests.tick, holders, waits))
+            self.at_work(WorkProgress(org_requests.requests.tick, holders, waits))
 
 
 def find_active_assignees(requests: AllRequests, request: RequestView) -> tuple[str, ...]:

@@ -55,10 +55,10 @@ from lemming.kernel.base.jsontext import DEFAULT_LIMIT_BYTES, JsonProblem, parse
 from lemming.kernel.journal.engine_events import Event, ModelWrote, ProblemFound, TickBegins
 from lemming.kernel.journal.journal_records import TurnEnded
 from lemming.kernel.org.organisation import OrgPath
+from lemming.obligations.org_requests import load_requests
 from lemming.obligations.request_costs import compute_request_costs
 from lemming.obligations.request_entries import choose_person, require_reachable
 from lemming.obligations.request_json import request_to_json
-from lemming.obligations.requests_snapshot import load_requests
 from lemming.operations.engine_lock import find_running_engine
 
 NOT_ANSWERED, NO_ANSWER_YET = 1, 9

@@ -52,17 +52,17 @@ def prompt(context: CommandContext, agent: AgentName) -> None:
     base = context.org
     find_agent(base, agent)
     preview = preview_tick(base, load_settings(base))
-    if not preview.snapshot.config.has_model_turns(preview.snapshot.agent(agent)):
+    if not preview.tick_context.config.has_model_turns(preview.tick_context.agent(agent)):
         hint = f"see its messages with `lemming inbox {agent}`"
         raise UsageError(f"{agent} has no prompt: it does not call a model", hint=hint)
     prompt_preview = preview.build_prompt(agent)
     inputs = prompt_preview.inputs
-    sent = build_first_request(preview.snapshot, inputs)
+    sent = build_first_request(preview.tick_context, inputs)
     size = measure_prompt(sent, list_parts(prompt_preview, sent))
     counts = {"all": size.tokens, "parts": dict(size.parts), "boilerplate": round(size.boilerplate, 3)}
     print_json("prompt", {**prompt_to_json(inputs), "tokens": counts, "body": sent.body})
     print_notice(_describe_prompt(preview, inputs, size), style="dim")
-    if tool_warning := small_model_warning(inputs.agent, preview.snapshot.config):
+    if tool_warning := small_model_warning(inputs.agent, preview.tick_context.config):
         print_warning(f"warning: {tool_warning}")
     print_messages(inputs)
     other_fields = sent.extra_fields
@@ -112,8 +112,8 @@ def _describe_prompt(preview: TickPreview, inputs: TurnInputs, size: PromptSize)
     parts = [f"{name}, tick {inputs.tick}, {inputs.model.provider} {inputs.model.model}".rstrip()]
     parts.append(f"about {size.tokens:,} tokens")
     if name in preview.plan.not_due:
-        agent, config = preview.survey.agents[name], preview.snapshot.config
-        upcoming = find_next_turn(preview.snapshot.org, agent, config, preview.tick + 1, since=preview.plan.since)
+        agent, config = preview.survey.agents[name], preview.tick_context.config
+        upcoming = find_next_turn(preview.tick_context.org, agent, config, preview.tick + 1, since=preview.plan.since)
         parts.append(f"not due until {upcoming.description} ({HOW_TO_RUN.format(name)})")
     elif name in preview.plan.skipped:
         parts.append(preview.plan.skipped[name])

@@ -35,11 +35,11 @@ from lemming.obligations.answer_fields import (
     parse_answer,
     parse_field,
 )
+from lemming.obligations.org_requests import OrgRequests, find_request, load_requests
 from lemming.obligations.request_costs import RequestCosts, compute_request_costs
 from lemming.obligations.request_entries import choose_answerer, describe_fields, write_answer, write_cancel
 from lemming.obligations.request_json import count_goal_turns
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.requests_snapshot import RequestsSnapshot, find_request, load_requests
 from lemming.obligations.waiting_items import describe_deadline
 from lemming.obligations.write_decisions import decide, find_pending_request
 from lemming.queries.screens.requests_screen import REQUESTS, describe_cost, describe_state, make_request_row
@@ -70,26 +70,26 @@ def requests(
         context.print_screen(REQUESTS, REQUESTS.load(context.org, values))
         return
     base = context.org
-    snapshot = load_requests(base)
-    levels = list(snapshot.requests.iter_tree(find_request(snapshot.requests, reference)))
+    org_requests = load_requests(base)
+    levels = list(org_requests.requests.iter_tree(find_request(org_requests.requests, reference)))
     costs = compute_request_costs(base, [request for _, request in levels])
-    rows = [make_request_row(base, request, snapshot, costs, depth) for depth, request in levels]
+    rows = [make_request_row(base, request, org_requests, costs, depth) for depth, request in levels]
     if context.print_as_json("request", REQUESTS.to_json(rows[0])):
         return
-    _print_request(base, snapshot, levels[0][1], costs)
+    _print_request(base, org_requests, levels[0][1], costs)
     if rows[1:]:
         print_data()
         context.print_screen(REQUESTS, ScreenResult(rows[1:]))
 
 
-def _print_request(base: OrgPath, snapshot: RequestsSnapshot, request: RequestView, costs: RequestCosts) -> None:
-    requests = snapshot.requests
+def _print_request(base: OrgPath, org_requests: OrgRequests, request: RequestView, costs: RequestCosts) -> None:
+    requests = org_requests.requests
     title = f"{request.asker} asks {' and '.join(request.targets)}: {request.text or '(no text)'}"
     print_data(style_text(title, "bold"))
     rows = [["id", f"{request.id} ({request.entry.file})"], ["asked", f"in tick {request.tick}"]]
     if request.is_open:
         age = format_count(request.age_ticks(requests.tick), "tick")
-        state = describe_state(request, snapshot)
+        state = describe_state(request, org_requests)
         rows.append(["state", f"{state} for {age}; {describe_deadline(request, requests.tick)}"])
         rows += [["held by", f"{share.assignee} since tick {share.since}"] for share in request.open_assignments]
     else:
@@ -158,12 +158,12 @@ def answer(
       lemming answer 3fa9c1 --refuse "ask the editor"
     """
     base = context.org
-    snapshot, request, call = find_pending_request(base, reference)
+    org_requests, request, call = find_pending_request(base, reference)
     if call is not None and not field:
         entry = decide(base, reference, "deny" if refuse else "answer", person=person, text=join_text_argument(text))
         context.print_entry(entry)
         return
-    author = choose_answerer(snapshot, request, person)  # before anything is asked
+    author = choose_answerer(org_requests, request, person)  # before anything is asked
     answer_text = join_text_argument(text)
     fields: dict[str, Any] = {}
     for typed_field in field or ():

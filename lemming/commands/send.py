@@ -34,8 +34,8 @@ from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.everyday_times import format_moment, format_remaining_time, parse_moment
 from lemming.libraries.outbox_files import write_person_entry
+from lemming.obligations.org_requests import load_requests
 from lemming.obligations.request_entries import choose_person, write_urgent_message
-from lemming.obligations.requests_snapshot import load_requests
 from lemming.queries.next_turn import find_next_turn
 from lemming.read_model.tick_queries import find_working_turns
 
@@ -240,8 +240,8 @@ def say(
     message = join_text_argument(text)  # may wait for standard input, while ticks go by
     if not message:
         raise UsageError("the message is empty", hint=f'write lemming say {agent} "some text"')
-    snapshot = load_requests(base)
-    entry = write_urgent_message(base, snapshot, agent, message, person=choose_person(snapshot, person))
+    org_requests = load_requests(base)
+    entry = write_urgent_message(base, org_requests, agent, message, person=choose_person(org_requests, person))
     context.print_entry(entry)
     if find_running_engine(base) and agent in find_working_turns(base, load_tick(base)):
         print_notice(f"{agent} is working: its next step shows it, or else its next turn")

@@ -20,6 +20,7 @@ from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.libraries.settings_edits import lock_folders
 from lemming.obligations.answer_fields import get_answer_schema, parse_field
 from lemming.obligations.ledger_calls import find_blocking_requests
+from lemming.obligations.org_requests import find_request, load_requests
 from lemming.obligations.pending_approvals import PatchEdit, find_call_review
 from lemming.obligations.request_entries import (
     choose_person,
@@ -31,7 +32,6 @@ from lemming.obligations.request_entries import (
     write_request,
     write_urgent_message,
 )
-from lemming.obligations.requests_snapshot import find_request, load_requests
 from lemming.obligations.write_decisions import decide, find_pending_request
 from lemming.queries.editable_files import encode_draft, load_raw_text, validate_text
 
@@ -121,29 +121,29 @@ def _answer_request(org: Organisation, arguments: Json, person: str | None) -> O
 def _send_message(org: Organisation, arguments: Json, person: str | None) -> OutboxEntry:
     """Send a message to a single agent, or to all readers of the person."""
     text, recipient = _require_text(arguments, "text"), _get_text(arguments, "to")
-    snapshot = load_requests(org)
-    author = choose_person(snapshot, person)
-    if recipient and recipient not in snapshot.agent_names:
-        hint = did_you_mean(recipient[:80], sorted(snapshot.agent_names))
+    org_requests = load_requests(org)
+    author = choose_person(org_requests, person)
+    if recipient and recipient not in org_requests.agent_names:
+        hint = did_you_mean(recipient[:80], sorted(org_requests.agent_names))
         raise UsageError(f'there is no agent "{recipient[:80]}"', hint=hint)
     return write_payload(org, author, "message", {"text": text, **({"target": recipient} if recipient else {})})
 
 
 def _say_at_once(org: Organisation, arguments: Json, person: str | None) -> OutboxEntry:
     """Send an urgent message to an agent: a running turn shows it at its next step."""
-    snapshot = load_requests(org)
-    author, agent = choose_person(snapshot, person), _require_text(arguments, "to")
-    return write_urgent_message(org, snapshot, agent, _require_text(arguments, "text"), person=author)
+    org_requests = load_requests(org)
+    author, agent = choose_person(org_requests, person), _require_text(arguments, "to")
+    return write_urgent_message(org, org_requests, agent, _require_text(arguments, "text"), person=author)
 
 
 def _send_request(org: Organisation, arguments: Json, person: str | None) -> OutboxEntry:
     """Send a request to an agent; the answer arrives after an engine has run the agent's turn."""
-    snapshot = load_requests(org)
-    author, agent = choose_person(snapshot, person), _require_text(arguments, "to")
+    org_requests = load_requests(org)
+    author, agent = choose_person(org_requests, person), _require_text(arguments, "to")
     conversation = _get_text(arguments, "conversation")
-    target = get_conversation_assignee(snapshot, author, agent, conversation)
+    target = get_conversation_assignee(org_requests, author, agent, conversation)
     text = _require_text(arguments, "text")
-    return write_request(org, snapshot, target, text, person=author, conversation=conversation)
+    return write_request(org, org_requests, target, text, person=author, conversation=conversation)
 
 
 def _save_file(org: Organisation, arguments: Json, _: str | None) -> Json:

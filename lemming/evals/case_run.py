@@ -29,8 +29,8 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.libraries.outbox_files import write_person_entry
+from lemming.obligations.org_requests import load_requests
 from lemming.obligations.request_entries import require_person, require_reachable, suggest_permission
-from lemming.obligations.requests_snapshot import load_requests
 from lemming.operations.open_org import open_org
 from lemming.operations.tick_pacing import BurstController
 from lemming.queries.case_format import Case, CaseMessage
@@ -128,9 +128,9 @@ def run_case(runtime: CopyRuntime, case: Case) -> CaseRun:
     assert isinstance(clock, FrozenClock)
     case_run = CaseRun(runtime, first, first)
     if request := case.ask:
-        snapshot = load_requests(runtime.org)
-        require_person(snapshot, request.author)
-        require_reachable(snapshot, request.author, request.to)
+        org_requests = load_requests(runtime.org)
+        require_person(org_requests, request.author)
+        require_reachable(org_requests, request.author, request.to)
         payload: dict[str, Any] = {"text": request.text, "target": request.to, "conversation": ""}
         if request.schema is not None:
             payload["schema"] = request.schema
@@ -164,12 +164,12 @@ def _find_start_time(org: Organisation, case: Case) -> datetime:
 
 
 def _write_sent_entry(case_run: CaseRun, sent: CaseMessage) -> None:
-    snapshot = load_requests(case_run.org)
-    require_person(snapshot, sent.author)
-    if sent.to and sent.to not in snapshot.agent_names:
-        hint = f"agents: {', '.join(sorted(snapshot.agent_names))}"
+    org_requests = load_requests(case_run.org)
+    require_person(org_requests, sent.author)
+    if sent.to and sent.to not in org_requests.agent_names:
+        hint = f"agents: {', '.join(sorted(org_requests.agent_names))}"
         raise UsageError(f'agent "{sent.to}" does not exist', hint=hint)
-    if sent.to and not snapshot.may_read(sent.to, sent.author):
+    if sent.to and not org_requests.may_read(sent.to, sent.author):
         raise UsageError(f"{sent.to} may not read {sent.author}", hint=suggest_permission(sent.to, sent.author))
     target = {"target": sent.to} if sent.to else {}
     _write_entry(case_run, sent.author, sent.kind, {"text": sent.text, **target, **sent.payload})

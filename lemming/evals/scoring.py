@@ -21,7 +21,7 @@ from lemming.libraries.conditions import predicates
 from lemming.libraries.conditions.regex_search import compile_regex
 from lemming.libraries.wording import join_names, shorten_line
 from lemming.obligations.answer_fields import parse_answer
-from lemming.obligations.requests_snapshot import load_requests
+from lemming.obligations.org_requests import load_requests
 from lemming.operations.alerts import run_command
 from lemming.queries.case_format import (
     CommandCheck,

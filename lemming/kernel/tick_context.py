@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 class TickContext(ObjectCache):
     """A tick: one view of an organisation, in which its turns run. Later edits count from the next tick.
 
-    Made by `take_snapshot`, and named `snapshot` in the code that runs ticks. (The snapshot of a capability is another
-    thing: the result of `prepare` for one turn.)
+    Made by `build_tick_context`.
 
     `reports`: of the tick's finished turns, by agent. A turn may use only those of turns that it waits for: others may
     finish sooner by chance.

@@ -12,8 +12,8 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.libraries.invisible_text import find_suspicious_text
 from lemming.obligations.decisions import is_approval_request
+from lemming.obligations.org_requests import OrgRequests
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.requests_snapshot import RequestsSnapshot
 
 Json = dict[str, Any]
 
@@ -37,12 +37,12 @@ def find_pending_calls(org: Organisation, requests: Iterable[RequestView]) -> di
     return calls
 
 
-def find_blocking_requests(org: Organisation, snapshot: RequestsSnapshot, identity: str) -> list[RequestView]:
+def find_blocking_requests(org: Organisation, org_requests: OrgRequests, identity: str) -> list[RequestView]:
     """Return the other requests to end before a call: the turn resumes with all results.
 
     `identity`: identity of the request for the call's approval.
     """
-    asker = snapshot.requests.by_identity[identity].asker
+    asker = org_requests.requests.by_identity[identity].asker
     try:
         open_requests = read_state(org, asker).requests
     except CorruptState:  # its agent takes no turns
@@ -53,7 +53,7 @@ def find_blocking_requests(org: Organisation, snapshot: RequestsSnapshot, identi
         for sub_request in open_request.open_sub_requests
         if any(other.request == identity and DECISION_RULES in other.held for other in open_request.open_sub_requests)
     } - {identity}
-    requests = (snapshot.requests.by_identity.get(other) for other in sorted(identities))
+    requests = (org_requests.requests.by_identity.get(other) for other in sorted(identities))
     return [request for request in requests if request is not None and request.is_open]
 
 

@@ -32,21 +32,21 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
 from lemming.obligations.answer_fields import get_answer_schema, get_properties, parse_answer
 from lemming.obligations.decisions import is_approval_request
+from lemming.obligations.org_requests import OrgRequests, find_request, load_requests
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.requests_snapshot import RequestsSnapshot, find_request, load_requests
 
 USUAL_PERSON = "human"
 
 
-def choose_person(snapshot: RequestsSnapshot, name: str | None, *, candidates: Iterable[str] | None = None) -> str:
+def choose_person(org_requests: OrgRequests, name: str | None, *, candidates: Iterable[str] | None = None) -> str:
     """Return the acting person: the named one, else `human`, else the only person.
 
     With `of`, choose only among these persons. Raises `UsageError` if there is no person or the choice is ambiguous.
     """
     if name is not None:
-        require_person(snapshot, name)
+        require_person(org_requests, name)
         return name
-    people = sorted(snapshot.people if candidates is None else snapshot.people.intersection(candidates))
+    people = sorted(org_requests.people if candidates is None else org_requests.people.intersection(candidates))
     if USUAL_PERSON in people:
         return USUAL_PERSON
     if not people:
@@ -57,47 +57,47 @@ def choose_person(snapshot: RequestsSnapshot, name: str | None, *, candidates: I
     return people[0]
 
 
-def require_person(snapshot: RequestsSnapshot, name: str) -> None:
+def require_person(org_requests: OrgRequests, name: str) -> None:
     """Raise `UsageError` for a name of no person."""
-    if name in snapshot.people:
+    if name in org_requests.people:
         return
-    _require_known(snapshot, name)
-    people = ", ".join(sorted(snapshot.people))
+    _require_known(org_requests, name)
+    people = ", ".join(sorted(org_requests.people))
     hint = f"people here: {people or 'none; create one with the model key human'}"
     raise UsageError(f"{name} is not a person: a model answers for it", hint=hint)
 
 
-def _require_known(snapshot: RequestsSnapshot, name: str) -> None:
-    if name not in snapshot.agent_names:
-        raise UsageError(f'there is no agent "{name}"', hint=suggest_agent(name, sorted(snapshot.agent_names)))
+def _require_known(org_requests: OrgRequests, name: str) -> None:
+    if name not in org_requests.agent_names:
+        raise UsageError(f'there is no agent "{name}"', hint=suggest_agent(name, sorted(org_requests.agent_names)))
 
 
-def require_reachable(snapshot: RequestsSnapshot, asker: str, target: str) -> None:
+def require_reachable(org_requests: OrgRequests, asker: str, target: str) -> None:
     """Raise `UsageError` unless a request can reach `target` and return; the hint gives a resume's missing line."""
-    _require_known(snapshot, target)
+    _require_known(org_requests, target)
     if target in paths.RESERVED_NAMES:
         hint = f"rename it: lemming agents rename {target} NEW"
         raise UsageError(paths.new_agent_name_error(target), hint=hint)
     if target == asker:
         raise UsageError(f"{asker} cannot ask itself", hint="name another agent")
-    if target in snapshot.broken:
-        raise snapshot.broken[target]
+    if target in org_requests.broken:
+        raise org_requests.broken[target]
     for reader, author, action in ((target, asker, "be asked by"), (asker, target, "be answered by")):
-        if not snapshot.may_read(reader, author):
+        if not org_requests.may_read(reader, author):
             raise UsageError(
                 f"{reader} cannot {action} {author}: {reader} may not read {author}",
                 hint=suggest_permission(reader, author),
             )
 
 
-def require_recipient(snapshot: RequestsSnapshot, person: str, target: str) -> None:
+def require_recipient(org_requests: OrgRequests, person: str, target: str) -> None:
     """Raise `UsageError` unless an agent reads a person's messages in its turns; the hint gives the missing line."""
-    _require_known(snapshot, target)
-    if target in snapshot.people:
+    _require_known(org_requests, target)
+    if target in org_requests.people:
         raise UsageError(f"{target} takes no turns: a person writes for it", hint=f"lemming send --to {target}")
-    if target in snapshot.broken:
-        raise snapshot.broken[target]
-    if not snapshot.may_read(target, person):
+    if target in org_requests.broken:
+        raise org_requests.broken[target]
+    if not org_requests.may_read(target, person):
         raise UsageError(f"{target} may not read {person}", hint=suggest_permission(target, person))
 
 
@@ -111,10 +111,10 @@ def describe_assignees(request: RequestView) -> str:
     return " and ".join(request.assignees) or "nobody"
 
 
-def get_conversation_assignee(snapshot: RequestsSnapshot, asker: str, agent: str, conversation: str) -> str:
+def get_conversation_assignee(org_requests: OrgRequests, asker: str, agent: str, conversation: str) -> str:
     """Return the agent for the next question of a conversation: the agent, or the target of the last handoff."""
     if conversation:
-        requests = [request for request in snapshot.requests if request.conversation == conversation]
+        requests = [request for request in org_requests.requests if request.conversation == conversation]
         for request in sorted(requests, key=lambda request: request.name, reverse=True):
             if request.asker == asker and (agent in request.targets or request.was_assignee(agent)):
                 return request.handoffs[-1].to if request.handoffs else agent
@@ -137,7 +137,7 @@ PAYLOAD_LIMIT_BYTES = ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the
 
 def write_request(
     base: OrgPath,
-    requests_snapshot: RequestsSnapshot,
+    org_requests: OrgRequests,
     target: str,
     text: str,
     *,
@@ -153,7 +153,7 @@ def write_request(
 
     `until`: the goal, checks and a judge, as in docs/requests.md. `fields`: further payload keys, unknown to the engine.
     """
-    require_reachable(requests_snapshot, person, target)
+    require_reachable(org_requests, person, target)
     if reserved_keys := sorted(REQUEST_KEYS.intersection(fields or ())):
         raise UsageError(f'"{reserved_keys[0]}" is a reserved key of requests', hint="rename the field")
     if budget is not None and parse_amount(budget) is None:
@@ -169,13 +169,13 @@ def write_request(
 
 
 def write_urgent_message(
-    base: OrgPath, requests_snapshot: RequestsSnapshot, target: str, text: str, *, person: str
+    base: OrgPath, org_requests: OrgRequests, target: str, text: str, *, person: str
 ) -> OutboxEntry:
     """Tell an agent something as a person, during a running turn too, and return the entry.
 
     Raise `UsageError` if the target takes no turns or may not read the person.
     """
-    require_recipient(requests_snapshot, person, target)
+    require_recipient(org_requests, person, target)
     return write_payload(base, person, "message", {"text": text, "target": target, "urgent": True})
 
 
@@ -193,10 +193,10 @@ def write_answer(
     Raises `UsageError` if the request does not exist or has ended, if no person here is an assignee, or if
     the answer violates the request's schema.
     """
-    requests_snapshot = load_requests(base)
-    request = find_request(requests_snapshot.requests, reference)
-    author = choose_answerer(requests_snapshot, request, person)
-    payload = {**address_answer(requests_snapshot, request), **({"text": text} if text else {})}
+    org_requests = load_requests(base)
+    request = find_request(org_requests.requests, reference)
+    author = choose_answerer(org_requests, request, person)
+    payload = {**address_answer(org_requests, request), **({"text": text} if text else {})}
     schema = get_answer_schema(request)
     answer_fields = nest_answer(fields or {}, None if refuse else schema)
     payload = {**answer_fields, **payload} if needs_answer_key(schema) else {**payload, **answer_fields}
@@ -210,21 +210,21 @@ def write_answer(
     return write_payload(base, author, "response", payload)
 
 
-def address_answer(snapshot: RequestsSnapshot, request: RequestView) -> dict[str, Any]:
+def address_answer(org_requests: OrgRequests, request: RequestView) -> dict[str, Any]:
     """Return the payload fields of an answer to a request: reference, target and conversation."""
     conversation = {"conversation": request.conversation} if request.conversation else {}
-    return {"reply_to": snapshot.requests.get_reference(request), "target": request.asker, **conversation}
+    return {"reply_to": org_requests.requests.get_reference(request), "target": request.asker, **conversation}
 
 
-def choose_answerer(requests_snapshot: RequestsSnapshot, request: RequestView, person: str | None) -> str:
+def choose_answerer(org_requests: OrgRequests, request: RequestView, person: str | None) -> str:
     """Return the person who may answer a request now. Raise `UsageError` if there is none."""
     require_open(request)
-    if person is not None and person in requests_snapshot.people and person not in request.assignees:
+    if person is not None and person in org_requests.people and person not in request.assignees:
         raise UsageError(f"the request is not assigned to {person}", hint=f"act as {describe_assignees(request)}")
-    if person is None and not requests_snapshot.people.intersection(request.assignees):
+    if person is None and not org_requests.people.intersection(request.assignees):
         hint = f"wait for {describe_assignees(request)}, or end it with `lemming cancel {request.id}`"
         raise UsageError("the request is not assigned to a person", hint=hint)
-    return choose_person(requests_snapshot, person, candidates=request.assignees)
+    return choose_person(org_requests, person, candidates=request.assignees)
 
 
 def require_open(request: RequestView) -> None:
@@ -247,25 +247,25 @@ def describe_fields(request: RequestView) -> str:
 
 def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, text: str = "") -> OutboxEntry:
     """Cancel a request as a person, and return the entry. Raise `UsageError` if the cancellation has no effect."""
-    requests_snapshot = load_requests(base)
-    request = find_request(requests_snapshot.requests, reference)
+    org_requests = load_requests(base)
+    request = find_request(org_requests.requests, reference)
     require_open(request)
-    people, is_decision = requests_snapshot.people, is_approval_request(request.entry.payload)
+    people, is_decision = org_requests.people, is_approval_request(request.entry.payload)
     if is_decision:  # a person who may not approve may not deny either
         eligible = people.intersection([*request.assignees, request.asker])
     else:
-        may_read, assignees = requests_snapshot.may_read, request.assignees
+        may_read, assignees = org_requests.may_read, request.assignees
         readable = (person for person in people if any(may_read(assignee, person) for assignee in assignees))
         eligible = people.intersection([*readable, request.asker])
     author = (
         request.asker
         if person is None and request.asker in eligible
-        else choose_person(requests_snapshot, person, candidates=eligible)
+        else choose_person(org_requests, person, candidates=eligible)
     )
     if author not in eligible:
         hint = f"act as {request.asker}, who asked; {describe_assignees(request)} may not read {author}"
         raise UsageError(f"{author} cannot cancel the request", hint=hint)
-    reference = requests_snapshot.requests.get_reference(request)
+    reference = org_requests.requests.get_reference(request)
     payload = {**({"text": text} if text else {}), "cancels": reference, "target": list(request.assignees)}
     return write_payload(base, author, "status", payload, is_decision=is_decision)
 

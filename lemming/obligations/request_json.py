@@ -8,9 +8,9 @@ from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.obligations.request_payloads import get_count
 from lemming.kernel.org.organisation import OrgPath
 from lemming.obligations.answer_fields import parse_answer
+from lemming.obligations.org_requests import OrgRequests, find_unreachable_assignees
 from lemming.obligations.request_costs import RequestCostJson, RequestCosts
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.requests_snapshot import RequestsSnapshot, find_unreachable_assignees
 
 _DEFAULT_MAX_TURNS = 5
 _GOALS = "goals"
@@ -86,18 +86,16 @@ class RequestJson(TypedDict):
     cost_with_children: RequestCostJson
 
 
-def request_to_json(
-    base: OrgPath, request: RequestView, snapshot: RequestsSnapshot, costs: RequestCosts
-) -> RequestJson:
+def request_to_json(base: OrgPath, request: RequestView, org_requests: OrgRequests, costs: RequestCosts) -> RequestJson:
     """Return a request as JSON values: asker, assignees, handoffs, turns of its goal, cost and result."""
-    requests, closed = snapshot.requests, request.closed_by
+    requests, closed = org_requests.requests, request.closed_by
     return {
         "id": request.id,
         "file": request.entry.file,
         "asker": request.asker,
         "targets": list(request.targets),
         "holders": list(request.assignees),
-        "out_of_reach": find_unreachable_assignees(request, snapshot),
+        "out_of_reach": find_unreachable_assignees(request, org_requests),
         "tick": request.tick,
         "age_ticks": request.age_ticks(requests.tick),
         "text": request.text,

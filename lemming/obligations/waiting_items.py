@@ -14,9 +14,9 @@ from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.wording import format_count, shorten_line
+from lemming.obligations.org_requests import OrgRequests, load_requests, require_agents
 from lemming.obligations.pending_approvals import describe_call
 from lemming.obligations.request_view import Assignment, RequestView
-from lemming.obligations.requests_snapshot import RequestsSnapshot, load_requests, require_agents
 
 TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 4000, 60
 FIELDS_NAMED = 8
@@ -76,17 +76,17 @@ def summarize_inbox(items: Sequence[PersonInboxItem]) -> str:
     return f"{format_count(len(items), 'request')} {verb} for {people}; `lemming waiting` lists them"
 
 
-def build_person_inbox(snapshot: RequestsSnapshot, org: Organisation) -> list[PersonInboxItem]:
+def build_person_inbox(org_requests: OrgRequests, org: Organisation) -> list[PersonInboxItem]:
     """Return the person inbox from requests loaded earlier."""
     from lemming.obligations.ledger_calls import find_pending_approvals  # few organisations have a person
 
-    approvals = find_pending_approvals(org, snapshot.requests.unresolved_requests)
+    approvals = find_pending_approvals(org, org_requests.requests.unresolved_requests)
     return [
-        _make_item(request, assignment, snapshot.requests.tick, approvals.get(request.identity))
-        for request in snapshot.requests.unresolved_requests
+        _make_item(request, assignment, org_requests.requests.tick, approvals.get(request.identity))
+        for request in org_requests.requests.unresolved_requests
         if not is_scheduled_later(request)
         for assignment in request.open_assignments
-        if assignment.assignee in snapshot.people and snapshot.may_read(assignment.assignee, request.asker)
+        if assignment.assignee in org_requests.people and org_requests.may_read(assignment.assignee, request.asker)
     ]
 
 

@@ -21,6 +21,7 @@ from lemming.obligations.answer_fields import get_answer_schema, get_properties
 from lemming.obligations.decisions import DecisionKind, is_amount, is_approval_request
 from lemming.obligations.file_bindings import FILE_ARGUMENTS, compute_binding
 from lemming.obligations.ledger_calls import find_pending_calls
+from lemming.obligations.org_requests import OrgRequests, find_request, load_requests
 from lemming.obligations.pending_approvals import PatchEdit, find_call_review
 from lemming.obligations.request_entries import (
     address_answer,
@@ -31,29 +32,28 @@ from lemming.obligations.request_entries import (
     write_payload,
 )
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.requests_snapshot import RequestsSnapshot, find_request, load_requests
 
 Json = dict[str, Any]
 _CALL_ID = re.compile(r"[0-9]+/[^/]+/[0-9]+")
 _ACCESSES: Mapping[str, Access] = {"read": "read", "write": "write"}
 
 
-def find_pending_request(base: OrgPath, reference: str) -> tuple[RequestsSnapshot, RequestView, Json | None]:
+def find_pending_request(base: OrgPath, reference: str) -> tuple[OrgRequests, RequestView, Json | None]:
     """Return the request with this id, or with a call of this id, and the pending call.
 
     The call is None for another kind of request. Raises `UsageError` for an unknown id.
     """
     org = Organisation.from_path(base)
-    snapshot = load_requests(org)
-    calls = find_pending_calls(org, snapshot.requests.unresolved_requests)
+    org_requests = load_requests(org)
+    calls = find_pending_calls(org, org_requests.requests.unresolved_requests)
     if _CALL_ID.fullmatch(reference.strip()):
         matches = [identity for identity, call in calls.items() if call["id"] == reference.strip()]
         if not matches:
             hint = "list the pending calls with `lemming waiting`"
             raise UsageError(f"no call {reference} waits for approval", hint=hint)
         reference = matches[0]
-    request = find_request(snapshot.requests, reference)
-    return snapshot, request, calls.get(request.identity)
+    request = find_request(org_requests.requests, reference)
+    return org_requests, request, calls.get(request.identity)
 
 
 def find_approved(base: OrgPath, reference: str) -> tuple[RequestView, Json] | None:
@@ -88,15 +88,15 @@ def decide(
     edit of the patch that the call applies. Raises `UsageError` if no action is pending, the action is already decided,
     or nobody here may decide, and `LemmingError` if a call cannot be made as it is shown.
     """
-    snapshot, request, call = find_pending_request(base, reference)
+    org_requests, request, call = find_pending_request(base, reference)
     _require_undecided(request)
-    author = choose_answerer(snapshot, request, person)
+    author = choose_answerer(org_requests, request, person)
     decision = _call_decision(request, call, kind, text, edits or []) if call else _other_decision(request, kind, text)
     if kind == "approve" and (call or patch_edit):
         decision |= _review_patch(base, call, decision.get("args"), patch_edit)
     if call and "args" in decision:
         decision |= _bind_edited_call(base, request.asker, call, decision["args"])
-    payload = {**address_answer(snapshot, request), **decision}
+    payload = {**address_answer(org_requests, request), **decision}
     schema = get_answer_schema(request)
     if schema and (violations := describe_violations(schema, decision)):
         raise UsageError("; ".join(violations), hint=f"see the expected fields with `lemming requests {request.id}`")
@@ -205,9 +205,9 @@ def preapprove_call(
     base: OrgPath, agent: str, tool: str, args: Json, *, person: str | None = None
 ) -> messages.OutboxEntry:
     """Approve one call with exactly these arguments in advance; return the entry. Raises `UsageError` if unreachable."""
-    snapshot = load_requests(base)
-    author = choose_person(snapshot, person)
-    require_reachable(snapshot, author, agent)
+    org_requests = load_requests(base)
+    author = choose_person(org_requests, person)
+    require_reachable(org_requests, author, agent)
     call = {"tool": tool, "args": args}
     payload = {"target": agent, "decision": "approve", "call": call}
     return write_payload(base, author, "response", payload, is_decision=True)

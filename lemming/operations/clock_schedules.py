@@ -44,18 +44,18 @@ def iter_upcoming(use: CapabilityUse, view: TickView, start: datetime) -> Iterat
             yield map(partial(UpcomingEvent, agent=agent, description=description), times)
 
 
-def record_schedules(snapshot: TickContext) -> None:
+def record_schedules(tick_context: TickContext) -> None:
     """Record the current schedules at a tick's reading, so the next tick recognises new ones.
 
     Nothing is written without changes. Schedules of broken agents keep the recorded values.
     """
-    org, since, at = snapshot.org, snapshot.since, snapshot.at
-    uses = get_capability_uses(org, snapshot.survey, snapshot.config)
+    org, since, at = tick_context.org, tick_context.since, tick_context.at
+    uses = get_capability_uses(org, tick_context.survey, tick_context.config)
     if not uses_clock(uses):
         return
     from lemming.kernel.turn.descriptions import TickView  # most ticks use no clock
 
-    view = TickView(org, snapshot.config, snapshot.survey, snapshot.tick, at, since)
+    view = TickView(org, tick_context.config, tick_context.survey, tick_context.tick, at, since)
     schedules = isolate(lambda: [item for use in uses for item in use.list_schedules(view)])
     if isinstance(schedules, Exception):  # some are unreadable
         return
@@ -63,7 +63,7 @@ def record_schedules(snapshot: TickContext) -> None:
     previous: KnownSchedules = known_schedules or {}
     # schedules recorded by an earlier version are not new
     first = at if known_schedules is not None or not since else ""
-    current = {name: reading for name, reading in previous.items() if name in snapshot.survey.broken}
+    current = {name: reading for name, reading in previous.items() if name in tick_context.survey.broken}
     for schedule in filter(lambda schedule: schedule.text, schedules):
         reading = previous.get(schedule.name)
         current[schedule.name] = reading if reading and reading[0] == schedule.text else (schedule.text, first)

@@ -23,9 +23,9 @@ from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.journal.tick_plan import TickPlan
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.context_builder import build_tick_context
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import take_snapshot
-from lemming.operations.turns.running_tick import Tick, is_former_agent, is_ledger_behind
+from lemming.operations.turns.running_tick import RunningTick, is_former_agent, is_ledger_behind
 
 MAX_TICKS_BACK = 100
 _TURN = re.compile(rb'\{"type":"turn_(started|committed)","epoch":\d+,"agent":"([^"]+)"')
@@ -37,9 +37,9 @@ def restore_lost_turns(runtime: Runtime, config: Config, ticks: list[int]) -> No
     losses = ((tick, _find_lost(runtime.org, tick)) for tick in reversed(ticks[-MAX_TICKS_BACK:]))
     for tick, agent_names in sorted(takewhile(itemgetter(1), losses)):
         plan = load_plan(runtime.org, tick)
-        snapshot = take_snapshot(runtime.org, config, tick, TickPlan.from_record(plan) if plan else None)
+        tick_context = build_tick_context(runtime.org, config, tick, TickPlan.from_record(plan) if plan else None)
         with Journal(runtime.org, tick, epoch=runtime.epoch, durability=config.org.durability) as journal:
-            Tick.start_or_resume(runtime, journal, snapshot, previous=None).rewrite_committed(agent_names)
+            RunningTick.start_or_resume(runtime, journal, tick_context, previous=None).rewrite_committed(agent_names)
         names = ", ".join(agent_names)
         message = f"the files of {names} lacked the writes of tick {tick}; they were written again from the journal"
         hint, file = "compare all files with the journals: `lemming verify`", paths.journal_file(tick)

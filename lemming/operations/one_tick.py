@@ -36,8 +36,8 @@ from lemming.kernel.org.settings_files import load_recorded_settings
 from lemming.kernel.plugins.capability_loader import load_provided
 from lemming.kernel.plugins.capability_table import PREFIXES, provided
 from lemming.kernel.plugins.plugin_registry import load_installed_plugins
+from lemming.kernel.tick.context_builder import build_tick_context
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import take_snapshot
 from lemming.kernel.tick.tick_counter import encode_counter, load_tick, persist_tick
 from lemming.kernel.tick.tick_hooks import get_capability_uses, uses_clock
 from lemming.kernel.tick_context import TickContext
@@ -69,24 +69,24 @@ def run_one_tick(runtime: Runtime, tick: int, journaled: list[int], *, advance: 
     config = runtime.load_config()
     _recover_past(runtime, config, tick, journaled)
 
-    # 2. Receive messages, before the snapshot: what has arrived is for this tick.
+    # 2. Receive messages, before the files are read: what has arrived is for this tick.
     gateways = runtime.org.get_cache(Gateways) if config.has_channels and runtime.uses_gateways else None
     if gateways:
         gateways.receive(config, tick, runtime.clock.now, runtime.report_problem)
 
     # 3. Plan: the agents that are due, in the order of their turns. A tick that was begun keeps its plan.
     records = read_journal(runtime.org, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
-    snapshot = _take_snapshot(runtime, config, tick, journaled, records)
-    _announce_tick(runtime, snapshot, records)
+    tick_context = _build_tick_context(runtime, config, tick, journaled, records)
+    _announce_tick(runtime, tick_context, records)
 
-    quiet = None if is_begun else find_quiet_reports(snapshot)
+    quiet = None if is_begun else find_quiet_reports(tick_context)
     if quiet is not None and _can_be_quiet(runtime, config, journaled):  # no turns: only the counter moves on
-        report = _end_quiet_tick(runtime, snapshot, quiet, began, advance=advance)
+        report = _end_quiet_tick(runtime, tick_context, quiet, began, advance=advance)
     else:
         if not is_begun and tick != runtime.last_tick + 1:  # otherwise this engine has written the ledgers
-            require_no_later_turns(runtime.org, tick, snapshot.plan.order)
-        snapshot = _scan_servers(runtime, snapshot, find_plan(records))
-        report = _run_with_journal(runtime, snapshot, journaled, began, advance=advance)
+            require_no_later_turns(runtime.org, tick, tick_context.plan.order)
+        tick_context = _scan_servers(runtime, tick_context, find_plan(records))
+        report = _run_with_journal(runtime, tick_context, journaled, began, advance=advance)
 
     # 9. Deliver entries that are addressed to channels. A stopped tick delivers when it is finished.
     if gateways and report.is_complete:
@@ -106,15 +106,15 @@ def _can_be_quiet(runtime: Runtime, config: Config, journaled: list[int]) -> boo
 
 
 def _run_with_journal(
-    runtime: Runtime, snapshot: TickContext, journaled: list[int], began: float, *, advance: bool
+    runtime: Runtime, tick_context: TickContext, journaled: list[int], began: float, *, advance: bool
 ) -> TickReport:
     """Run steps 4 to 8 of a tick with turns."""
     # Imported here: all that a turn needs, which a tick without turns does not pay for.
     from lemming.operations.retention import remove_expired
     from lemming.operations.turns.agent_turns import take_turns
-    from lemming.operations.turns.running_tick import Tick
+    from lemming.operations.turns.running_tick import RunningTick
 
-    config, tick = snapshot.config, snapshot.tick
+    config, tick = tick_context.config, tick_context.tick
     # 4. Open the journal. Its first record is the plan, so an interrupted tick keeps its agents and order.
     with Journal(
         runtime.org,
@@ -126,29 +126,29 @@ def _run_with_journal(
     ) as journal:
         journal.reserve(RESERVED_BYTES)
         previous = next((earlier for earlier in reversed(journaled) if earlier < tick), None)
-        current = Tick.start_or_resume(runtime, journal, snapshot, previous=previous)
+        running_tick = RunningTick.start_or_resume(runtime, journal, tick_context, previous=previous)
         _set_up_batching(runtime, journal)
 
         # 5. Every turn: record its inputs, ask, act, write its files, commit. A committed turn is not taken
         #    again. Turns that do not wait for each other run in parallel; the files are the same. From here:
         #    `take_turns` -> `AgentTurns` (the turns of one agent) -> `take_turn` in `turn_loop` (one turn).
-        take_turns(current)
-        report = current.report(began)
-        if current.is_stopped:  # the operator stopped it: the next run finishes this tick
+        take_turns(running_tick)
+        report = running_tick.report(began)
+        if running_tick.is_stopped:  # the operator stopped it: the next run finishes this tick
             return report
 
         # 6. Remove expired entries, after the turns: each reader had its chance to see them.
-        remove_expired(current)
+        remove_expired(running_tick)
         if any(turn.stopped for turn in report.turns):
             from lemming.operations.agent_pause import pause_looping_agents  # rarely needed
 
             pause_looping_agents(runtime, report)
         if runtime.is_live:  # jobs that its turns made count from this reading on, not from the next
-            record_schedules(snapshot)
+            record_schedules(tick_context)
 
         # 7. One flush for the whole tick, then the counter. If the engine dies before, this tick runs again;
         #    if it dies after, the next run only closes this journal.
-        _advance_counter(runtime.base, tick, _find_next_reading(snapshot), config.org.durability, advance=advance)
+        _advance_counter(runtime.base, tick, _find_next_reading(tick_context), config.org.durability, advance=advance)
 
         # 8. The last record commits the tick.
         journal.append(TickCommitted(tick=report.tick, advanced=advance, totals=report.totals))
@@ -177,32 +177,32 @@ def _recover_past(runtime: Runtime, config: Config, tick: int, journaled: list[i
             restore_lost_turns(runtime, config, earlier)
 
 
-def _take_snapshot(
+def _build_tick_context(
     runtime: Runtime, config: Config, tick: int, journaled: list[int], records: list[Record]
 ) -> TickContext:
     """Return the files as all turns of this tick see them, with the recorded or a new plan."""
     started = find_plan(records)
     plan = TickPlan.from_record(started) if started else None
     since = partial(runtime.previous_reading, tick, journaled)
-    snapshot = take_snapshot(runtime.org, config, tick, plan, at=runtime.now(), since=since)
+    tick_context = build_tick_context(runtime.org, config, tick, plan, at=runtime.now(), since=since)
     if runtime.is_immediate and not started:
-        from lemming.operations.pending_work import immediate_snapshot  # a tick by the clock does not look
+        from lemming.operations.pending_work import restrict_to_pending_work  # a tick by the clock does not look
 
-        snapshot = immediate_snapshot(snapshot)
+        tick_context = restrict_to_pending_work(tick_context)
     if runtime.chosen:
         from lemming.operations.named_agents import select_agents
 
-        snapshot = select_agents(runtime, snapshot, is_begun=started is not None)
+        tick_context = select_agents(runtime, tick_context, is_begun=started is not None)
     if not started and runtime.is_live:
-        record_schedules(snapshot)
+        record_schedules(tick_context)
     # Again, with the agents of this tick: their programs and servers need the user's agreement as well.
-    runtime.require_trusted(config, snapshot.survey.agents)
-    return snapshot
+    runtime.require_trusted(config, tick_context.survey.agents)
+    return tick_context
 
 
-def _announce_tick(runtime: Runtime, snapshot: TickContext, records: list[Record]) -> None:
+def _announce_tick(runtime: Runtime, tick_context: TickContext, records: list[Record]) -> None:
     """Notify observers that a tick begins, or that an interrupted tick resumes from the records."""
-    at, since = snapshot.plan.at, snapshot.plan.since
+    at, since = tick_context.plan.at, tick_context.plan.since
     if since and at < since:
         pause_text = (
             "until the clock has passed that time again" if later_reading(at, since) == since else "in this tick"
@@ -210,25 +210,27 @@ def _announce_tick(runtime: Runtime, snapshot: TickContext, records: list[Record
         message = f"the clock was set back, from {since} to {at}: no schedule by the clock is due {pause_text}"
         hint = "check the machine's clock; missed turns are made up for only once"
         runtime.report_problem(Problem(message, hint=hint, severity="warning"))
-    if snapshot.plan.order or any(_iter_unknown_tools(snapshot)):
+    if tick_context.plan.order or any(_iter_unknown_tools(tick_context)):
         load_installed_plugins()
     if runtime.has_observers:
         progress = summarize_progress(records) if records else {}
-        runtime.notify(TickBegins(**snapshot.plan.as_json(), **progress))
-    for problem in (*snapshot.config.warnings, *snapshot.survey.warnings, *_iter_unknown_tools(snapshot)):
+        runtime.notify(TickBegins(**tick_context.plan.as_json(), **progress))
+    for problem in (*tick_context.config.warnings, *tick_context.survey.warnings, *_iter_unknown_tools(tick_context)):
         runtime.report_problem(problem)
 
 
-def _iter_unknown_tools(snapshot: TickContext) -> Iterator[Problem]:
-    survey = snapshot.survey
-    toolsets = {name: snapshot.toolset.for_agent(name) for mentions in survey.by_tool.values() for name, _ in mentions}
+def _iter_unknown_tools(tick_context: TickContext) -> Iterator[Problem]:
+    survey = tick_context.survey
+    toolsets = {
+        name: tick_context.toolset.for_agent(name) for mentions in survey.by_tool.values() for name, _ in mentions
+    }
     for tool, mentions in sorted(survey.by_tool.items()):
         for name, index in mentions:
             is_optional = survey.agents[name].permissions.may_be_absent
             if is_optional or any(is_match(tool_name, tool) for tool_name in toolsets[name]):
                 continue
             if tool.startswith(PREFIXES):
-                reason = missing_server_tool_reason(snapshot.org, tool, today=True)
+                reason = missing_server_tool_reason(tick_context.org, tool, today=True)
             else:
                 reason = f'tool "{tool}" does not exist', toolsets[name].suggest_tools(tool)
             file, pointer = paths.resume_file(name), f"/permissions/tools/{index}"
@@ -236,39 +238,39 @@ def _iter_unknown_tools(snapshot: TickContext) -> Iterator[Problem]:
                 yield Problem(reason[0], file, pointer=pointer, hint=reason[1], severity="warning", code="LMG-301")
 
 
-def _scan_servers(runtime: Runtime, snapshot: TickContext, started: TickStarted | None) -> TickContext:
-    """Return the snapshot with the catalogues of tool servers: from the tick's record, else from a scan."""
-    if not snapshot.survey.has_server_tools:
-        return snapshot
+def _scan_servers(runtime: Runtime, tick_context: TickContext, started: TickStarted | None) -> TickContext:
+    """Return the tick's context with the catalogues of tool servers: from the tick's record, else from a scan."""
+    if not tick_context.survey.has_server_tools:
+        return tick_context
     # A resumed tick offers the recorded tools: the servers may list others by now.
-    servers = started.server_tools if started else runtime.scan_servers(snapshot)
-    for name, source in get_server_sources(snapshot.org).items():
+    servers = started.server_tools if started else runtime.scan_servers(tick_context)
+    for name, source in get_server_sources(tick_context.org).items():
         source.apply_scan(servers.get(name, {}))
-    refresh_tools(snapshot.config.org, snapshot.org)
-    return replace(snapshot, servers=servers)
+    refresh_tools(tick_context.config.org, tick_context.org)
+    return replace(tick_context, servers=servers)
 
 
-def _find_next_reading(snapshot: TickContext) -> str:
+def _find_next_reading(tick_context: TickContext) -> str:
     """Return the clock reading from which the next tick starts, or an empty text without clock schedules."""
-    uses = get_capability_uses(snapshot.org, snapshot.survey, snapshot.config)
-    return snapshot.plan.next_reading if uses_clock(uses) else ""
+    uses = get_capability_uses(tick_context.org, tick_context.survey, tick_context.config)
+    return tick_context.plan.next_reading if uses_clock(uses) else ""
 
 
 def _end_quiet_tick(
-    runtime: Runtime, snapshot: TickContext, turn_reports: Sequence[TurnReport], began: float, *, advance: bool
+    runtime: Runtime, tick_context: TickContext, turn_reports: Sequence[TurnReport], began: float, *, advance: bool
 ) -> TickReport:
     """End a tick without turns: no journal is written, only the counter."""
-    tick = snapshot.tick
+    tick = tick_context.tick
     if runtime.has_observers:
         for turn_report in turn_reports:
             runtime.notify((TurnSkipped if turn_report.status == "skipped" else TurnCommitted)(report=turn_report))
     if advance:
-        is_synced = snapshot.config.org.durability != "off"
-        persist_tick(runtime.base, tick + 1, read_at=_find_next_reading(snapshot), sync=is_synced)
+        is_synced = tick_context.config.org.durability != "off"
+        persist_tick(runtime.base, tick + 1, read_at=_find_next_reading(tick_context), sync=is_synced)
     report = TickReport(
         tick=tick,
-        turns=(*turn_reports, *snapshot.plan.excluded_reports()),
-        not_due=len(snapshot.plan.not_due),
+        turns=(*turn_reports, *tick_context.plan.excluded_reports()),
+        not_due=len(tick_context.plan.not_due),
         is_quiet=True,
         duration_ms=elapsed_ms(began),
     )

@@ -28,7 +28,7 @@ from lemming.kernel.turn.wake_check import check_wake
 
 @dataclass
 class PendingWork:
-    """Agents with pending work: due in a snapshot's tick (`due_now`), or later (`later`, tick by agent).
+    """Agents with pending work: due in this tick (`due_now`), or later (`later`, tick by agent).
 
     An agent in neither needs time, a file or a person before its next turn.
     """
@@ -37,7 +37,7 @@ class PendingWork:
     later: dict[str, int] = field(default_factory=dict)
 
 
-def find_pending_work(snapshot: TickContext, names: Collection[str] | None = None) -> PendingWork:
+def find_pending_work(tick_context: TickContext, names: Collection[str] | None = None) -> PendingWork:
     """Return the agents, of `names` or of all, with work pending for which the agent would take a turn.
 
     Pending work is an unread entry with the agent as target, a request the agent can continue, or a tool
@@ -46,51 +46,53 @@ def find_pending_work(snapshot: TickContext, names: Collection[str] | None = Non
     agents without credits, and agents on a clock schedule before their time.
     """
     pending_work = PendingWork()
-    for name, agent in snapshot.survey.agents.items():
-        if name in snapshot.plan.skipped or (names is not None and name not in names):
+    for name, agent in tick_context.survey.agents.items():
+        if name in tick_context.plan.skipped or (names is not None and name not in names):
             continue
-        tick = isolate(partial(_next_work_tick, snapshot, agent))
+        tick = isolate(partial(_next_work_tick, tick_context, agent))
         if tick is None or isinstance(tick, Exception):  # reported by its turn
             continue
-        if tick > snapshot.tick:
+        if tick > tick_context.tick:
             pending_work.later[name] = tick
-        elif agent.schedule.cron is None or name in snapshot.plan.order:
+        elif agent.schedule.cron is None or name in tick_context.plan.order:
             pending_work.due_now.append(name)
     return pending_work
 
 
-def immediate_snapshot(snapshot: TickContext) -> TickContext:
-    """Return the snapshot of a tick run immediately for pending work, outside the clock.
+def restrict_to_pending_work(tick_context: TickContext) -> TickContext:
+    """Return the context of a tick that runs immediately for pending work, outside the clock.
 
     An agent that always wakes, or has a stalled request, takes a turn in this tick only for work addressed to
     the agent; its next turn by the clock still comes.
     """
-    config, agents = snapshot.config, snapshot.survey.agents
+    config, agents = tick_context.config, tick_context.survey.agents
     always_woken = {
         name
-        for name in snapshot.plan.order
+        for name in tick_context.plan.order
         if name in agents
         and (habits := resolve_turn_policy(agents[name], config)).is_asked
-        and (habits.wake == "always" or is_stalled(snapshot.org, name))
+        and (habits.wake == "always" or is_stalled(tick_context.org, name))
     }
-    postponed = always_woken - {*find_pending_work(snapshot, always_woken).due_now} if always_woken else always_woken
-    if not postponed and not any(_has_tick_deadline(snapshot, name) for name in agents):
-        return snapshot
-    plan = snapshot.plan
+    postponed = (
+        always_woken - {*find_pending_work(tick_context, always_woken).due_now} if always_woken else always_woken
+    )
+    if not postponed and not any(_has_tick_deadline(tick_context, name) for name in agents):
+        return tick_context
+    plan = tick_context.plan
     order = [name for name in plan.order if name not in postponed]
     not_due = [name for name in agents if name in postponed or name in plan.not_due] if postponed else plan.not_due
-    return replace(snapshot, plan=replace(plan, order=order, not_due=not_due, at_once=True))
+    return replace(tick_context, plan=replace(plan, order=order, not_due=not_due, at_once=True))
 
 
-def _has_tick_deadline(snapshot: TickContext, name: str) -> bool:
+def _has_tick_deadline(tick_context: TickContext, name: str) -> bool:
     """Return True if the agent waits for a person until a given tick."""
     try:
-        state = read_state(snapshot.org, name)
+        state = read_state(tick_context.org, name)
     except FILE_ERRORS:  # reported by its turn
         return False
     open_sub_requests = (open_request.open_sub_requests for open_request in state.requests)
     return any(
-        sub_request.until is not None and sub_request.to in snapshot.mail.persons and not sub_request.end
+        sub_request.until is not None and sub_request.to in tick_context.mail.persons and not sub_request.end
         for sub_request in chain(iter_person_requests(state.kept), *open_sub_requests)
     )
 
@@ -103,14 +105,14 @@ def is_stalled(org: Organisation, name: str) -> bool:
         return False
 
 
-def _next_work_tick(snapshot: TickContext, agent: Agent) -> int | None:
+def _next_work_tick(tick_context: TickContext, agent: Agent) -> int | None:
     """Return the first tick in which the agent takes a turn for pending work, or None."""
-    state, config = read_state(snapshot.org, agent.name), snapshot.config
+    state, config = read_state(tick_context.org, agent.name), tick_context.config
     allocation = resolve_credits(config, agent.name, agent.credits)
     if allocation.max_credits is not None and state.consumed_credits >= allocation.max_credits:
         return None
-    view = ReaderView(snapshot.mail, agent, state.read)
-    context = TurnContext(snapshot, agent, config.model(agent.model.key), state, view, allocation)
+    view = ReaderView(tick_context.mail, agent, state.read)
+    context = TurnContext(tick_context, agent, config.model(agent.model.key), state, view, allocation)
     preparations = prepare_context(context)
     if state.requests:
         preparations.ask_due()
@@ -118,16 +120,16 @@ def _next_work_tick(snapshot: TickContext, agent: Agent) -> int | None:
     # a cheap check first: most agents have no work
     if not (state.results or preparations.blocks or _has_addressed_entry(view, agent, agenda)):
         return None
-    due = next_due(agent.schedule, snapshot.tick)
-    check = check_wake(snapshot, agent.name)
+    due = next_due(agent.schedule, tick_context.tick)
+    check = check_wake(tick_context, agent.name)
     if not isinstance(check, TurnReason):
-        return due if _has_work(snapshot, agent, check[0]) else None
+        return due if _has_work(tick_context, agent, check[0]) else None
     wake_tick = preparations.next_wake_tick()
-    return None if wake_tick is None else next_due(agent.schedule, max(wake_tick, snapshot.tick))
+    return None if wake_tick is None else next_due(agent.schedule, max(wake_tick, tick_context.tick))
 
 
-def _has_work(snapshot: TickContext, agent: Agent, context: TurnContext) -> bool:
-    tools = snapshot.toolset.for_agent(agent.name)
+def _has_work(tick_context: TickContext, agent: Agent, context: TurnContext) -> bool:
+    tools = tick_context.toolset.for_agent(agent.name)
     if any(is_news(result, tools.get(result["tool"])) for result in context.state.results):
         return True
     return _has_addressed_entry(context.view, agent, context.agenda) or context.has_own_reason

@@ -37,7 +37,7 @@ from lemming.libraries.memory_files import delete_memory
 from lemming.operations.gateways import Gateways
 
 if TYPE_CHECKING:
-    from lemming.operations.turns.running_tick import Tick
+    from lemming.operations.turns.running_tick import RunningTick
 
 # A reader that is seldom due gets two more turns; ten periods bound what a stopped reader can hold.
 EXTRA_TURNS, MAX_RETENTIONS = 2, 10
@@ -293,16 +293,18 @@ def _expiry_warning(reader: str, count: int, tick: int) -> Problem:
     return Problem(message, file=paths.agent_folder(reader), hint=hint, severity="warning")
 
 
-def remove_expired(tick: Tick) -> None:
+def remove_expired(running_tick: RunningTick) -> None:
     """Remove memories that capabilities declare expired, and entries past their retention.
 
     The list of entries is recorded first, so a second attempt agrees. An agent that was never shown some of the
     entries is told in its next prompt; a person is told in the log.
     """
-    runtime, journal, snapshot = tick.runtime, tick.journal, tick.snapshot
-    _remove_expired_memories(snapshot)
-    active_agents = {turn.agent for turn in tick.commits.reports.values() if turn.status != "skipped"}
-    files, missed = _find_expired(snapshot.survey, snapshot.config, snapshot.mail, runtime.epoch, active_agents)
+    runtime, journal, tick_context = running_tick.runtime, running_tick.journal, running_tick.tick_context
+    _remove_expired_memories(tick_context)
+    active_agents = {turn.agent for turn in running_tick.commits.reports.values() if turn.status != "skipped"}
+    files, missed = _find_expired(
+        tick_context.survey, tick_context.config, tick_context.mail, runtime.epoch, active_agents
+    )
     record = next((record for record in journal.records if isinstance(record, EntriesExpired)), None)
     if record is None:
         if not files:
@@ -314,25 +316,25 @@ def remove_expired(tick: Tick) -> None:
         if totals:  # once the files are gone, nothing else tells of them
             journal.sync()
     # The file replaced below holds the old lines of the ledger.
-    is_flushed = snapshot.config.org.durability != "off"
+    is_flushed = tick_context.config.org.durability != "off"
     for reader, count in record.unread_in_all.items():
-        if reader in snapshot.survey.agents:
+        if reader in tick_context.survey.agents:
             state = replace(read_state(runtime.org, reader), expired_unread=count)
             amend_state(runtime.org, reader, state, sync=is_flushed)
-            runtime.report_problem(_expiry_warning(reader, record.unread.get(reader, count), snapshot.tick), reader)
+            runtime.report_problem(_expiry_warning(reader, record.unread.get(reader, count), tick_context.tick), reader)
     # Both must name it: an edited journal must remove nothing else.
     for file in filter({*files}.__contains__, record.files):
         runtime.org.get_cache(EntryIndex).remove(file)
 
 
-def _remove_expired_memories(snapshot: TickContext) -> None:
+def _remove_expired_memories(tick_context: TickContext) -> None:
     """Remove the memories of due agents that capabilities declare expired. Raises `DiskError`."""
-    for use in get_capability_uses(snapshot.org, snapshot.survey, snapshot.config):
-        due_agents = [name for name in snapshot.plan.order if name in use.agents]
+    for use in get_capability_uses(tick_context.org, tick_context.survey, tick_context.config):
+        due_agents = [name for name in tick_context.plan.order if name in use.agents]
         if due_agents and ExpiredMemory in use.capability.describes:
-            agents = {name: snapshot.survey.agents[name] for name in due_agents}
-            for item in OrgQuery(ExpiredMemory, snapshot.org, agents, snapshot.config).ask(use.capability):
-                delete_memory(snapshot.base, item.agent, item.key)
+            agents = {name: tick_context.survey.agents[name] for name in due_agents}
+            for item in OrgQuery(ExpiredMemory, tick_context.org, agents, tick_context.config).ask(use.capability):
+                delete_memory(tick_context.base, item.agent, item.key)
 
 
 def _agents_without_requests(survey: Survey, config: Config) -> set[str]:

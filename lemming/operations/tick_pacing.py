@@ -12,8 +12,8 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.blocking_deadline import Deadline, MonotonicClock
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.journal.turn_report import TickReport, TurnReport
+from lemming.kernel.tick.context_builder import build_tick_context
 from lemming.kernel.tick.runtime import Runtime
-from lemming.kernel.tick.snapshot import take_snapshot
 from lemming.operations.pending_work import find_pending_work
 
 
@@ -92,8 +92,8 @@ class BurstController:
         runtime = self.runtime
         is_at_work = any(turn.calls for turn in report.turns)
         failed = {turn.agent for turn in report.turns if _is_unproductive(turn, is_at_work=is_at_work)}
-        snapshot = take_snapshot(runtime.org, runtime.load_config(), report.tick + 1, at=runtime.now())
-        continuing = find_pending_work(snapshot)
+        tick_context = build_tick_context(runtime.org, runtime.load_config(), report.tick + 1, at=runtime.now())
+        continuing = find_pending_work(tick_context)
         if names := [name for name in continuing.due_now if name not in failed]:
             return tuple(names)
         last_tick = report.tick + max(remaining, 1)

@@ -12,8 +12,8 @@ from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
 from lemming.kernel.inboxes.capability_state import find_call_notes
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import find_fact
+from lemming.obligations.org_requests import load_requests
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.requests_snapshot import load_requests
 from lemming.queries.views.feed_view import find_entry
 
 Json = dict[str, Any]

@@ -77,14 +77,16 @@ class PromptSize(NamedTuple):
         return sum(self.parts.get(name, 0) for name in (REPLY_FORM, CHAT_TEMPLATE)) / max(self.tokens, 1)
 
 
-def build_first_request(snapshot: TickContext, inputs: TurnInputs) -> SentPrompt:
+def build_first_request(tick_context: TickContext, inputs: TurnInputs) -> SentPrompt:
     """Return the request of a turn's first call, without sending it."""
     entry = inputs.model
-    backends = Backends(snapshot.org.base, SystemClock(), threading.Event(), lambda _: None, snapshot.config.org)
+    backends = Backends(
+        tick_context.org.base, SystemClock(), threading.Event(), lambda _: None, tick_context.config.org
+    )
     provider = backends.make_provider(entry)
     request = build_request(inputs, entry, 0, inputs.first_messages, None)
     if inputs.given:
-        request = complete_request(request, entry, inputs, snapshot.org.base)
+        request = complete_request(request, entry, inputs, tick_context.org.base)
     if provider.leaves_out:
         request = backends.adapt_request(entry, request)
     if not provider.takes_tools:

@@ -23,8 +23,8 @@ from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.org.resume import AgentCredits
 from lemming.kernel.plugins.capability_loader import can_be_unimported
+from lemming.kernel.tick.context_builder import build_tick_context
 from lemming.kernel.tick.error_boundary import isolate, to_skip_reason
-from lemming.kernel.tick.snapshot import take_snapshot
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.tick_hooks import previous_reading
 from lemming.kernel.tick_context import TickContext
@@ -60,24 +60,24 @@ class PreparedPrompt(NamedTuple):
 class TickPreview:
     """A tick that has not finished. `started` and `ended` contain the records of its turns."""
 
-    snapshot: TickContext
+    tick_context: TickContext
     started: dict[str, TurnStarted]
     ended: dict[str, TurnEnded]
 
     @property
     def tick(self) -> int:
         """The number of the tick."""
-        return self.snapshot.tick
+        return self.tick_context.tick
 
     @property
     def plan(self) -> TickPlan:
         """The due agents, in order."""
-        return self.snapshot.plan
+        return self.tick_context.plan
 
     @property
     def survey(self) -> Survey:
         """The agents of the organisation."""
-        return self.snapshot.survey
+        return self.tick_context.survey
 
     @property
     def is_interrupted(self) -> bool:
@@ -94,10 +94,10 @@ class TickPreview:
             return self.plan.turn_reasons[name]
         if name in self.started and name in self.survey.agents:
             return TurnReason("begun", "its turn was interrupted, and continues")
-        reason = isolate(lambda: turn_reason(self.snapshot, name))
+        reason = isolate(lambda: turn_reason(self.tick_context, name))
         if not isinstance(reason, Exception):
             return reason
-        config = self.snapshot.config
+        config = self.tick_context.config
         capability_names = find_used_capabilities(self.survey.agents[name], config)
         is_unknown = any(can_be_unimported(capability_name, config.org.plugins) for capability_name in capability_names)
         return TurnReason("due", str(reason)) if is_unknown else to_skip_reason(reason)
@@ -109,17 +109,17 @@ class TickPreview:
         """
         if name in self.started and name not in self.ended:
             return PreparedPrompt(from_record(self.started[name], self.tick, self.plan.at))
-        snapshot, agent = self.snapshot, self.survey.agents[name]
-        allocation = resolve_credits(snapshot.config, name, agent.credits)
+        tick_context, agent = self.tick_context, self.survey.agents[name]
+        allocation = resolve_credits(tick_context.config, name, agent.credits)
         unlimited_credits = AgentCredits(max_credits=None, soft_cap=allocation.soft_cap)
-        other_allocations = {key: value for key, value in snapshot.config.allocations.items() if key != name}
+        other_allocations = {key: value for key, value in tick_context.config.allocations.items() if key != name}
         always_due_agent = replace(agent, credits=unlimited_credits, schedule=replace(agent.schedule, wake="always"))
-        prepared = gather_inputs(snapshot, name)
+        prepared = gather_inputs(tick_context, name)
         if isinstance(prepared, TurnReason):  # otherwise decided by the turn: the agent's wake mode defines news
             unlimited = replace(
-                snapshot,
-                config=replace(snapshot.config, allocations=other_allocations),
-                survey=replace(snapshot.survey, agents={**snapshot.survey.agents, name: always_due_agent}),
+                tick_context,
+                config=replace(tick_context.config, allocations=other_allocations),
+                survey=replace(tick_context.survey, agents={**tick_context.survey.agents, name: always_due_agent}),
             )
             prepared = gather_inputs(unlimited, name)
         if isinstance(prepared, TurnReason):
@@ -130,7 +130,7 @@ class TickPreview:
     def find_predecessors(self, name: str) -> list[str]:
         """Return the agents that go before this agent in the tick and write entries the agent would still read."""
         reader = self.survey.agents.get(name)
-        if self.snapshot.config.org.visibility == "tick" or reader is None or name not in self.plan.order:
+        if self.tick_context.config.org.visibility == "tick" or reader is None or name not in self.plan.order:
             return []
         predecessors = self.plan.order[: self.plan.order.index(name)]
         return [other for other in predecessors if reader.may_read(other) and other not in self.ended]
@@ -141,7 +141,7 @@ def preview_tick(base: OrgPath, config: Config, agents: Sequence[str] = ()) -> T
     tick = load_tick(base)
     records = read_journal(base, tick)
     recorded_plan = find_plan(records)
-    snapshot = take_snapshot(
+    tick_context = build_tick_context(
         Organisation.from_path(base),
         config,
         tick,
@@ -150,7 +150,7 @@ def preview_tick(base: OrgPath, config: Config, agents: Sequence[str] = ()) -> T
         since=lambda: previous_reading(base, tick, journal_ticks(base, with_sealed=False)),
     )
     if agents and not recorded_plan:
-        snapshot = choose_agents(snapshot, agents)
+        tick_context = choose_agents(tick_context, agents)
     # entries written by turns of this tick so far: later turns read them
     turn_ends, entry_counts = [record for record in records if isinstance(record, TurnEnded)], Counter[str]()
     for record in turn_ends:
@@ -159,7 +159,7 @@ def preview_tick(base: OrgPath, config: Config, agents: Sequence[str] = ()) -> T
         entry_ids = {entry["id"] for entry in record.report.entries}
         limit = 2 * entry_counts[record.agent_name]
         own_entries = read_outbox_entries(base, record.agent_name, limit) if entry_ids else []
-        snapshot.mail.add(record.agent_name, [entry for entry in own_entries if entry.id in entry_ids], record.turn)
+        tick_context.mail.add(record.agent_name, [entry for entry in own_entries if entry.id in entry_ids], record.turn)
     started_turns = {record.agent: record for record in records if isinstance(record, TurnStarted)}
     ended_turn_keys = {record.turn_key for record in turn_ends}
     # an agent is done once the last of its turns that began is
@@ -168,4 +168,4 @@ def preview_tick(base: OrgPath, config: Config, agents: Sequence[str] = ()) -> T
         for turn_end in turn_ends
         if turn_end.agent_name not in started_turns or started_turns[turn_end.agent_name].turn_key in ended_turn_keys
     }
-    return TickPreview(snapshot, started_turns, ended)
+    return TickPreview(tick_context, started_turns, ended)

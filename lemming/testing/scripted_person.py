@@ -32,9 +32,9 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.conditions.regex_search import compile_regex
 from lemming.libraries.outbox_files import write_person_entry
 from lemming.obligations.answer_fields import parse_answer
+from lemming.obligations.org_requests import RequestEntryIndex
 from lemming.obligations.request_outcome import build_requests
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.requests_snapshot import RequestEntryIndex
 from lemming.testing import FrozenClock
 
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
-from lemming.obligations.requests_snapshot import load_requests
+from lemming.obligations.org_requests import load_requests
 from lemming.queries.views.view_registry import VIEWS, build_view
 from lemming.testing import FrozenClock, make_org, resume, say
 

@@ -21,11 +21,11 @@ from lemming.kernel.journal.ledger import AgentState, write_state
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.context_builder import build_tick_context
 from lemming.kernel.tick.firing_plan import PauseCheck
-from lemming.kernel.tick.snapshot import take_snapshot
 from lemming.kernel.tick_context import TickContext
 from lemming.obligations.request_deadlines import DeadlineExtensions
-from lemming.operations.pending_work import find_pending_work, immediate_snapshot, is_stalled
+from lemming.operations.pending_work import find_pending_work, is_stalled, restrict_to_pending_work
 from lemming.operations.turns.running_tick import find_refused_paths
 from lemming.testing import FrozenClock, make_org, resume, say
 
@@ -90,9 +90,9 @@ def test_a_refused_look_keeps_no_file_of_a_turn_from_being_written(base: Path, r
     calls = [{"tool": "file_write", "args": {"path": f"shared/{name}.txt", "content": "y"}} for name in "ab"]
     make_org(base, ada, script=[{"reply": say("", tool_calls=calls)}])
     run_once(base, clock=FrozenClock())
-    snapshot, records = take_snapshot(Organisation(base), load_config(base), 2), read_journal(base, 1)
-    agent = snapshot.survey.agents["ada"]
-    refused = asked_with_each_look_refused(base, refusal, lambda: find_refused_paths(snapshot, agent, records))
+    tick_context, records = build_tick_context(Organisation(base), load_config(base), 2), read_journal(base, 1)
+    agent = tick_context.survey.agents["ada"]
+    refused = asked_with_each_look_refused(base, refusal, lambda: find_refused_paths(tick_context, agent, records))
     assert refused == {}
 
 
@@ -110,11 +110,11 @@ def test_a_refused_look_leaves_nothing_to_go_on_with_undone(base: Path, refusal:
 
     def now() -> TickContext:
         org = Organisation(base)
-        return take_snapshot(org, load_config(org), 3)
+        return build_tick_context(org, load_config(org), 3)
 
     asks: dict[str, Callable[[], object]] = {
         "who goes on": lambda: find_pending_work(now()).due_now,
-        "at once": lambda: immediate_snapshot(now()).plan.at_once,
+        "at once": lambda: restrict_to_pending_work(now()).plan.at_once,
         "stands still": lambda: is_stalled(Organisation(base), "bob"),
     }
     found = {name: asked_with_each_look_refused(base, refusal, ask) for name, ask in asks.items()}
@@ -138,10 +138,10 @@ def test_a_refused_look_makes_nobody_wait_for_a_person_less_long(base: Path, ref
 def test_a_refused_look_passes_over_no_pause(base: Path, refusal: int) -> None:
     make_org(base, resume("ada"))
     org = Organisation(base)
-    snapshot = take_snapshot(org, load_config(org), 1)
+    tick_context = build_tick_context(org, load_config(org), 1)
     (base / "agents/ada/resume.json").write_bytes(dump_pretty(resume("ada", paused="not now")))
     assert "not now" in asked_with_each_look_refused(
-        base, refusal, lambda: snapshot.get_cache(PauseCheck).pause_reason("ada")
+        base, refusal, lambda: tick_context.get_cache(PauseCheck).pause_reason("ada")
     )
 
 

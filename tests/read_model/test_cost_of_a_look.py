@@ -14,8 +14,8 @@ from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.journal_sealing import seal_old_journals
-from lemming.obligations import requests_snapshot
-from lemming.obligations.requests_snapshot import load_requests
+from lemming.obligations import org_requests
+from lemming.obligations.org_requests import load_requests
 from lemming.queries.views.change_token import compute_change_token
 from lemming.queries.views.view_registry import VIEWS, build_view
 from lemming.read_model import read_model
@@ -95,7 +95,7 @@ def test_a_page_costs_the_same_beside_ten_times_the_entries(tmp_path: Path, coun
 def test_who_looks_at_requests_again_looks_at_folders_alone(
     tmp_path: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests_snapshot, "MIN_ENTRIES_TO_CACHE", 1)
+    monkeypatch.setattr(org_requests, "MIN_ENTRIES_TO_CACHE", 1)
     found = []
     for entries in (200, 2000):
         load_requests(org_with(tmp_path / f"{entries}", entries))

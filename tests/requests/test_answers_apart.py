@@ -19,8 +19,8 @@ from lemming.kernel.files import fs
 from lemming.kernel.inboxes.answer_payload import REQUEST_KEYS
 from lemming.libraries.conditions.predicates import get_field
 from lemming.obligations.answer_fields import parse_answer
+from lemming.obligations.org_requests import find_request, load_requests
 from lemming.obligations.request_entries import write_answer
-from lemming.obligations.requests_snapshot import find_request, load_requests
 from lemming.testing import FrozenClock, make_org, resume
 
 WORDS = sorted(REQUEST_KEYS - {"text"})

@@ -25,8 +25,8 @@ from lemming.kernel.base.errors import ConfigError, UsageError
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.outbox_files import read_outbox_entries
+from lemming.obligations.org_requests import load_requests
 from lemming.obligations.request_entries import write_answer
-from lemming.obligations.requests_snapshot import load_requests
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
 
 CHANGED = {"schedule": {"wake": "changed"}}

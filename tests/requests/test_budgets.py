@@ -20,7 +20,7 @@ from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.obligations.request_payloads import BudgetAmount, get_budget
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.obligations.requests_snapshot import load_requests
+from lemming.obligations.org_requests import load_requests
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 

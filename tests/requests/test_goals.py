@@ -20,7 +20,7 @@ from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.outbox_files import write_person_entry
-from lemming.obligations.requests_snapshot import load_requests
+from lemming.obligations.org_requests import load_requests
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 PEOPLE = {"human": {"provider": "human"}}

@@ -12,7 +12,7 @@ from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
 from lemming.libraries.outbox_files import read_outbox_entries
-from lemming.obligations.requests_snapshot import find_request, load_requests
+from lemming.obligations.org_requests import find_request, load_requests
 from lemming.testing import make_org, resume, say, write_script
 
 PEOPLE = {"human": {"provider": "human"}}

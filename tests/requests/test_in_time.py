@@ -9,8 +9,8 @@ from asked import ask, org_of
 
 from lemming.kernel.messages import OutboxEntry
 from lemming.libraries.outbox_files import write_person_entry
+from lemming.obligations.org_requests import find_request, load_requests
 from lemming.obligations.request_deadlines import is_in_time
-from lemming.obligations.requests_snapshot import find_request, load_requests
 from lemming.testing import resume
 
 NINE, TEN, ELEVEN = (f"2026-01-01T{hour:02}:00:00.000Z" for hour in (9, 10, 11))

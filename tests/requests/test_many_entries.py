@@ -22,7 +22,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.messages import OutboxEntry, entry_id
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.snapshot import take_snapshot
+from lemming.kernel.tick.context_builder import build_tick_context
 from lemming.obligations.request_deadlines import get_extended_last_tick
 from lemming.operations.open_org import open_org
 from lemming.testing import FrozenClock, resume, say
@@ -80,10 +80,10 @@ def test_what_was_approved_in_advance_is_found_without_a_walk_over_all_entries(t
     costs = []
     for count in (FEW, MANY):
         org = Organisation.from_path(written(tmp_path / str(count), count, "message"))
-        snapshot = take_snapshot(org, load_config(org), count // A_TICK + 2)
+        tick_context = build_tick_context(org, load_config(org), count // A_TICK + 2)
         ada = survey_agents(org).agents["ada"]
-        find_preapprovals(snapshot.mail, ada, [])
-        costs.append(calls_of(partial(find_preapprovals, snapshot.mail, ada, [])))
+        find_preapprovals(tick_context.mail, ada, [])
+        costs.append(calls_of(partial(find_preapprovals, tick_context.mail, ada, [])))
     assert costs[1] <= costs[0]
 
 

@@ -17,11 +17,11 @@ from lemming.capabilities.requests.request_resolver import RequestResolver, iter
 from lemming.kernel.messages import EntryName, OutboxEntry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
-from lemming.kernel.tick.snapshot import take_snapshot
+from lemming.kernel.tick.context_builder import build_tick_context
 from lemming.libraries.outbox_files import write_person_entry
 from lemming.messages import write_outbox_entry
+from lemming.obligations.org_requests import load_requests
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.requests_snapshot import load_requests
 from lemming.testing import resume, say
 
 EVERYBODY = (*NAMES, "human")
@@ -78,7 +78,7 @@ def test_a_turn_and_a_screen_say_the_same(steps: list[Any], later: int) -> None:
         base = organisation(Path(folder) / "org")
         for entry in desk.entries.values():
             write_outbox_entry(base, entry.agent, entry)
-        mail = take_snapshot(Organisation.from_path(base), load_config(base), tick).mail
+        mail = build_tick_context(Organisation.from_path(base), load_config(base), tick).mail
 
         def moving(author: str, since: int) -> Iterator[tuple[EntryName, OutboxEntry]]:
             names = mail.past_names(author)

@@ -10,7 +10,7 @@ from asked import PEOPLE, person
 from terminal import Lemming
 
 from lemming.client.ask_client import ask
-from lemming.obligations.requests_snapshot import load_requests
+from lemming.obligations.org_requests import load_requests
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.testing.scripted_person import ScriptedPerson
 

@@ -18,7 +18,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
-from lemming.obligations.requests_snapshot import find_request, load_requests
+from lemming.obligations.org_requests import find_request, load_requests
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 

@@ -12,8 +12,8 @@ from terminal import Lemming
 
 from lemming.client.ask_client import ask
 from lemming.engine import ticks
+from lemming.obligations.org_requests import load_requests
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.requests_snapshot import load_requests
 from lemming.obligations.waiting_items import list_person_inbox
 from lemming.testing import FrozenClock, make_org, resume, say
 from lemming.testing.scripted_person import ScriptedPerson, answer_each_tick

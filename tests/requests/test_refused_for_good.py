@@ -17,7 +17,7 @@ from lemming.kernel.journal.journal_file import journal_ticks
 from lemming.kernel.journal.ledger import read_state
 from lemming.kernel.journal.turn_report import TickReport
 from lemming.libraries.outbox_files import read_outbox_entries, write_person_entry
-from lemming.obligations.requests_snapshot import load_requests
+from lemming.obligations.org_requests import load_requests
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 Json = dict[str, Any]

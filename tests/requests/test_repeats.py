@@ -17,7 +17,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn.loop_breaker import RepeatDetector
 from lemming.libraries.outbox_files import read_outbox_entries
-from lemming.obligations.requests_snapshot import load_requests
+from lemming.obligations.org_requests import load_requests
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 
 

@@ -14,7 +14,7 @@ from asked import ask, org_of
 
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.organisation import Organisation
-from lemming.obligations.requests_snapshot import load_requests
+from lemming.obligations.org_requests import load_requests
 from lemming.read_model.read_model import MODEL_FILE, ReadModel
 from lemming.testing import Crash, crash_at, resume
 

@@ -11,7 +11,7 @@ from lemming.kernel.base.errors import NotAnOrg, UsageError
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import persist_tick
 from lemming.libraries.outbox_files import write_person_entry
-from lemming.obligations.requests_snapshot import find_request, load_requests
+from lemming.obligations.org_requests import find_request, load_requests
 from lemming.obligations.waiting_items import list_person_inbox
 from lemming.testing import make_org, resume
 

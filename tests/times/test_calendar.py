@@ -19,7 +19,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.outbox_files import read_outbox_entries
-from lemming.obligations.requests_snapshot import load_requests, outbox_stamp
+from lemming.obligations.org_requests import load_requests, outbox_stamp
 from lemming.queries.org_validation import validate_config
 from lemming.read_model.read_model import ReadModel
 from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say, tree

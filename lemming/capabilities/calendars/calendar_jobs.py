@@ -22,9 +22,9 @@ from lemming.kernel.memory import load_memories
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.cron_expressions import DueTimes, find_cron_error, find_due_times, iter_occurrences
+from lemming.obligations.org_requests import RequestEntryIndex
 from lemming.obligations.request_outcome import build_requests
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.requests_snapshot import RequestEntryIndex
 
 TOOL, MEMORY = "keep_job", "calendar"
 MAX_UPCOMING = 200

@@ -35,8 +35,8 @@ from lemming.kernel.plugins.provider_errors import describe_exception, locate_er
 from lemming.libraries.concurrency.http_server import App, bind_port, serve_in_thread
 from lemming.libraries.optional_packages import require_server
 from lemming.obligations.answer_fields import parse_answer
+from lemming.obligations.org_requests import load_requests
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.requests_snapshot import load_requests
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -25,7 +25,7 @@ from lemming.kernel.memory import load_memories
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.wording import format_count
-from lemming.obligations.requests_snapshot import load_requests
+from lemming.obligations.org_requests import load_requests
 from lemming.queries.screens.screen import Column, Note, Screen, ScreenResult
 
 

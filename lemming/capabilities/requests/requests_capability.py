@@ -45,7 +45,7 @@ from lemming.kernel.obligations.request_payloads import get_count, get_last_tick
 from lemming.kernel.org.capability_usage import resolve_turn_policy
 from lemming.kernel.plugins.capability_table import REQUEST_RULES
 from lemming.kernel.turn.loop_breaker import loop_limits, select_request_counts
-from lemming.obligations.requests_snapshot import load_requests
+from lemming.obligations.org_requests import load_requests
 
 
 class RequestsCapability(Capability):
@@ -157,17 +157,17 @@ def _has_answer(selected: SelectContext, context: TurnContext) -> bool:
 def find_request_problems(subject: CheckSubject) -> Iterator[Problem]:
     """Yield a warning for each missing permission of an open request, and for each unusable schema."""
     try:
-        snapshot, agent_name = load_requests(subject.org), subject.only
+        org_requests, agent_name = load_requests(subject.org), subject.only
     except LemmingError:  # reported elsewhere
         return
-    for request in snapshot.requests.unresolved_requests:
+    for request in org_requests.requests.unresolved_requests:
         flaw, pointer = find_schema_flaw(request.schema or {})
         if flaw and agent_name in (None, request.asker):
             message = f"the schema of the request accepts any answer: {flaw}"
             hint = f"cancel it with `lemming cancel {request.id}`, and ask again with a valid schema"
             yield make_warning(message, f"/payload/schema{pointer}", hint, request.entry.file, "LMG-301")
     missing: dict[tuple[str, str], tuple[str, str]] = {}
-    for request in snapshot.requests.unresolved_requests:
+    for request in org_requests.requests.unresolved_requests:
         for assignment in request.open_assignments:
             asker, assignee = request.asker, assignment.assignee
             topic = f"what {asker} asks {assignee} ({request.id})"
@@ -175,10 +175,10 @@ def find_request_problems(subject: CheckSubject) -> Iterator[Problem]:
                 ((assignee, asker), f"{topic} does not reach it"),
                 ((asker, assignee), f"no answer to {topic} reaches it"),
             ):
-                if not snapshot.may_read(*pair):
+                if not org_requests.may_read(*pair):
                     missing.setdefault(pair, (request.id, message))
     for (reader, author), (request_id, message) in missing.items():
-        if reader in snapshot.agents and agent_name in (None, reader):
+        if reader in org_requests.agents and agent_name in (None, reader):
             hint = f'add "{author}" to its read_outboxes, or run `lemming cancel {request_id}`'
             pointer = "/permissions/read_outboxes"
             yield make_warning(message, pointer, hint, paths.resume_file(reader), "LMG-301")

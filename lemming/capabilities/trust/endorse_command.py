@@ -13,8 +13,8 @@ from lemming.journal_tools.provenance.provenance_tree import resolve_target
 from lemming.journal_tools.provenance.write_log import WriteLog
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.config import load_config
+from lemming.obligations.org_requests import load_requests
 from lemming.obligations.request_entries import choose_person, write_payload
-from lemming.obligations.requests_snapshot import load_requests
 
 
 def endorse(

@@ -191,7 +191,7 @@ class RehearsalRuntime(Runtime):
         since = self.recorded_tick.start_record.since if self.recorded_tick.records else ""
         return since or super().previous_reading(tick, ticks)
 
-    def scan_servers(self, snapshot: TickContext) -> dict[str, Json]:
+    def scan_servers(self, tick_context: TickContext) -> dict[str, Json]:
         """Return the recorded scan of the servers, without contacting a server."""
         return self.recorded_tick.start_record.server_tools if self.recorded_tick.records else {}
 

@@ -136,7 +136,7 @@ class ReplayRuntime(Runtime):
         record = self.recorded.answers.get((agent, call))
         return WriteOff.from_json(record.lost) if record else write_off
 
-    def scan_servers(self, snapshot: TickContext) -> dict[str, Json]:
+    def scan_servers(self, tick_context: TickContext) -> dict[str, Json]:
         """Return the scan result of the recorded tick; no server is contacted."""
         return self.recorded.start_record.server_tools
 

@@ -78,14 +78,14 @@ class JournaledAnswers:
         self,
         runtime: Runtime,
         journal: Journal,
-        snapshot: TickContext,
+        tick_context: TickContext,
         inputs: TurnInputs,
         commits: Commits,
         get_scope: Callable[[], TickScope],
         active: Sequence[Capability],
     ) -> None:
         self._runtime, self._journal, self._inputs, self._commits = runtime, journal, inputs, commits
-        self._snapshot, self._config, self._settings = snapshot, snapshot.config, snapshot.config.org
+        self._tick_context, self._config, self._settings = tick_context, tick_context.config, tick_context.config.org
         self._answers: dict[int, ModelReplied | ModelFailed] = {}
         self._announced: set[int] = set()  # model calls of earlier attempts that may have acted outside
         self._started: dict[int, ToolStarted] = {}
@@ -98,7 +98,7 @@ class JournaledAnswers:
         self._requests: ModelRequests | None = None  # nothing checks the requests of most turns
         if inputs.task or inputs.given or active:
             self._requests = ModelRequests(
-                runtime, journal, snapshot, inputs, self._answers, lambda: self._live_chain, self._sync_records
+                runtime, journal, tick_context, inputs, self._answers, lambda: self._live_chain, self._sync_records
             )
         # A replay takes no time of its own: a slow machine must not end a turn that had ended well.
         self._deadline = Deadline(limit, clock=runtime.monotonic) if limit and runtime.is_live else NEVER
@@ -128,7 +128,7 @@ class JournaledAnswers:
     @property
     def everyone(self) -> Collection[str]:
         """Names of the agents at the start of the tick."""
-        return self._snapshot.plan.all_agents
+        return self._tick_context.plan.all_agents
 
     def has_answer(self, call: int) -> bool:
         """Return True if the model's answer number `call` is recorded."""
@@ -139,7 +139,7 @@ class JournaledAnswers:
         if self._urgent_entries is None:
             from lemming.kernel.tick.urgent_entries import UrgentEntries  # turns of one step have none
 
-            self._urgent_entries = UrgentEntries(self._runtime, self._journal, self._snapshot, self._inputs)
+            self._urgent_entries = UrgentEntries(self._runtime, self._journal, self._tick_context, self._inputs)
         number, is_answered = self._first_number + call, self.has_answer(call)
         return self._urgent_entries.take_lines(number, trust_label, is_answered=is_answered)
 
@@ -194,9 +194,9 @@ class JournaledAnswers:
     def _live_calls(self) -> LiveCalls:
         from lemming.kernel.tick.turn_calls import LiveCalls  # imported only if needed
 
-        runtime, journal, snapshot, commits = self._runtime, self._journal, self._snapshot, self._commits
+        runtime, journal, tick_context, commits = self._runtime, self._journal, self._tick_context, self._commits
         return LiveCalls(
-            runtime, journal, snapshot, self._phase, commits, self._deadline, self._started, self._live_chain
+            runtime, journal, tick_context, self._phase, commits, self._deadline, self._started, self._live_chain
         )
 
     @cached_property
@@ -318,7 +318,7 @@ class JournaledAnswers:
         if self._requests:
             request = self._requests.admit(key or inputs.agent.model.key, entry, request, self._spent)
         elif self._runtime.is_live:
-            require_not_paused(self._snapshot, self._name)
+            require_not_paused(self._tick_context, self._name)
         try:
             elapsed_s = 0.0 if self._deadline is NEVER else self._deadline.elapsed()
             with self._runtime.release_turn_lock():

@@ -61,9 +61,9 @@ def build_request(
     )
 
 
-def require_not_paused(snapshot: TickContext, agent: str) -> None:
+def require_not_paused(tick_context: TickContext, agent: str) -> None:
     """Raise `Paused` if an agent has been paused since the tick began."""
-    check = snapshot.get_cache(PauseCheck)
+    check = tick_context.get_cache(PauseCheck)
     if not check.has_no_pause(agent):
         raise Paused(check.pause_reason(agent), hint="end it with `lemming unpause`")
 
@@ -78,13 +78,13 @@ class ModelRequests:
         self,
         runtime: Runtime,
         journal: Journal,
-        snapshot: TickContext,
+        tick_context: TickContext,
         inputs: TurnInputs,
         answers: Mapping[int, ModelReplied | ModelFailed],
         get_chain: Callable[[], LiveChain | None],
         sync_records: Callable[[], None],
     ) -> None:
-        self._runtime, self._journal, self._snapshot, self._inputs = runtime, journal, snapshot, inputs
+        self._runtime, self._journal, self._tick_context, self._inputs = runtime, journal, tick_context, inputs
         self._answers, self._get_chain, self._sync_records = answers, get_chain, sync_records
         has_budget = inputs.task is not None and inputs.task.has_budget
         self._reservations = Reservations(journal, inputs) if has_budget else None
@@ -120,11 +120,11 @@ class ModelRequests:
         Under limits, reserve its maximum cost, now and at each retry. Raises `Paused` or `LimitReached`.
         """
         if self._runtime.is_live:  # a recording contains the prevented calls
-            require_not_paused(self._snapshot, request.agent)
+            require_not_paused(self._tick_context, request.agent)
             request = self._pass_interceptors(key, entry, request)
         if self._reservations is None:
             return request
-        if not self._counts_models or key in self._snapshot.config.models:
+        if not self._counts_models or key in self._tick_context.config.models:
             self._reservations.reserve(key, entry, request)
         # On the disk before the call goes out: if the engine dies in it, the next run counts what it may cost.
         self._sync_records()

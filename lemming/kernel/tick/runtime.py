@@ -230,11 +230,11 @@ class Runtime:
         stop, monotonic, pause = self.stop, self.monotonic, self.pause
         return Backends(self.base, self.clock, stop, self.report_problem, monotonic=monotonic, pause=pause)
 
-    def scan_servers(self, snapshot: TickContext) -> dict[str, Json]:
+    def scan_servers(self, tick_context: TickContext) -> dict[str, Json]:
         """Return the catalogues of the servers that firing agents may call, by capability."""
-        agents = snapshot.survey.agents
-        firing = [agents[name] for name in snapshot.plan.order if name in agents]
-        is_flushed = snapshot.config.org.durability != "off"
+        agents = tick_context.survey.agents
+        firing = [agents[name] for name in tick_context.plan.order if name in agents]
+        is_flushed = tick_context.config.org.durability != "off"
         sources = get_server_sources(self.org)
         return {
             name: source.scan_servers(firing, self.report_problem, sync=is_flushed) for name, source in sources.items()

@@ -65,7 +65,7 @@ class LiveCalls:
         self,
         runtime: Runtime,
         journal: Journal,
-        snapshot: TickContext,
+        tick_context: TickContext,
         phase: LivePhase,
         commits: Commits,
         deadline: Deadline,
@@ -73,10 +73,10 @@ class LiveCalls:
         chain: LiveChain | None,
     ) -> None:
         self._runtime, self._journal, self._commits = runtime, journal, commits
-        self._snapshot, self._inputs, self._settings = snapshot, phase.inputs, snapshot.config.org
+        self._tick_context, self._inputs, self._settings = tick_context, phase.inputs, tick_context.config.org
         self._phase, self._deadline, self._started, self._chain = phase, deadline, started, chain
         self._finished = phase.results
-        self._toolset, self._name = snapshot.toolset, phase.inputs.agent.name
+        self._toolset, self._name = tick_context.toolset, phase.inputs.agent.name
         self._parallel_calls: ParallelCalls | None = None
         self.successes: defaultdict[str, int] = defaultdict(int)
 
@@ -340,7 +340,7 @@ class LiveCalls:
             used_up=view.used_up,
             successes=self.successes,
             tick=self._inputs.tick,
-            began_at=self._snapshot.at,
+            began_at=self._tick_context.at,
             index=view.number,
             deadline=self._deadline,
             answered=self._inputs.task.answered_calls if self._inputs.task else (),

@@ -95,9 +95,9 @@ class Commits:
     _unwritten_paths: set[str] = field(default_factory=set)
 
     @classmethod
-    def from_snapshot(cls, runtime: Runtime, journal: Journal, snapshot: TickContext) -> Commits:
-        """Return the commits of a tick, with the reports of the snapshot shared by the turns."""
-        return cls(runtime, journal, snapshot.open_mail(), snapshot.config.org, reports=snapshot.reports)
+    def from_tick_context(cls, runtime: Runtime, journal: Journal, tick_context: TickContext) -> Commits:
+        """Return the commits of a tick, with the reports shared by the turns."""
+        return cls(runtime, journal, tick_context.open_mail(), tick_context.config.org, reports=tick_context.reports)
 
     def __post_init__(self) -> None:
         self.log, self.agents = (self.runtime.org.get_cache(EngineLog), self.runtime.org.get_cache(AgentHandleCache))

@@ -32,10 +32,10 @@ MAX_NEW_NAMES = 64
 class UrgentEntries:
     """The urgent entries of persons that one turn has not shown."""
 
-    def __init__(self, runtime: Runtime, journal: Journal, snapshot: TickContext, inputs: TurnInputs) -> None:
-        self._runtime, self._journal, self._snapshot, self._inputs = runtime, journal, snapshot, inputs
-        self._mark, self._index = inputs.read, snapshot.org.get_cache(EntryIndex)
-        self._persons = [name for name in snapshot.mail.persons if inputs.agent.may_read(name)]
+    def __init__(self, runtime: Runtime, journal: Journal, tick_context: TickContext, inputs: TurnInputs) -> None:
+        self._runtime, self._journal, self._tick_context, self._inputs = runtime, journal, tick_context, inputs
+        self._mark, self._index = inputs.read, tick_context.org.get_cache(EntryIndex)
+        self._persons = [name for name in tick_context.mail.persons if inputs.agent.may_read(name)]
         self._listed: dict[str, EntryNames] = {}
         records = journal.find_agent_records(inputs.agent.name, inputs.turn)
         self._records = {record.call: record for record in records if isinstance(record, TurnTold)}
@@ -61,7 +61,7 @@ class UrgentEntries:
 
     def _find_lines(self, trust_label: str) -> dict[str, str]:
         shown = {identity for record in self._records.values() for identity in record.entries}
-        lines, room = dict[str, str](), self._snapshot.config.org.inbox_limit
+        lines, room = dict[str, str](), self._tick_context.config.org.inbox_limit
         for entry in self._iter_new_entries():
             if entry.identity not in shown and len(lines) < room and self._is_allowed(entry, trust_label):
                 labels = self._chain.labels
@@ -72,7 +72,7 @@ class UrgentEntries:
 
     def _iter_new_entries(self) -> Iterator[OutboxEntry]:
         """Yield the unread urgent messages to the agent in outboxes that changed since the last look."""
-        agent, at = self._inputs.agent.name, self._snapshot.mail.at
+        agent, at = self._inputs.agent.name, self._tick_context.mail.at
         for person in self._persons:
             names = self._index.list_outbox(person)
             if names is self._listed.get(person):
@@ -110,6 +110,8 @@ class UrgentEntries:
     @cached_property
     def _chain(self) -> PreparationChain:
         """The capabilities that decide about inputs, as for a turn that begins now."""
-        inputs, snapshot = self._inputs, self._snapshot
-        view = ReaderView(snapshot.mail, inputs.agent, inputs.state.read)
-        return prepare_context(TurnContext(snapshot, inputs.agent, inputs.model, inputs.state, view, inputs.allocation))
+        inputs, tick_context = self._inputs, self._tick_context
+        view = ReaderView(tick_context.mail, inputs.agent, inputs.state.read)
+        return prepare_context(
+            TurnContext(tick_context, inputs.agent, inputs.model, inputs.state, view, inputs.allocation)
+        )

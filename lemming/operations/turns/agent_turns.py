@@ -38,7 +38,7 @@ from lemming.operations.turns.lanes import make_lane_lookup
 from lemming.operations.turns.parallel_turns import TurnProgress, TurnRow, limit_garbage_collection, run_turns
 from lemming.operations.turns.running_tick import (
     NO_LONGER_ALLOWED,
-    Tick,
+    RunningTick,
     find_refused_paths,
     restore_inputs,
     resume_blocker,
@@ -50,39 +50,39 @@ CONCURRENT_SAFE = frozenset({"requests", "answers"})
 REPLACES_A_MEMORY = "memory_write"
 
 
-def take_turns(tick: Tick) -> None:
+def take_turns(running_tick: RunningTick) -> None:
     """Run every turn of a tick, or finish interrupted turns, concurrently as far as the settings allow.
 
     The result does not depend on the number of concurrent turns. Raises `DiskError`.
     """
-    runtime, snapshot, commits = tick.runtime, tick.snapshot, tick.commits
-    misplaced = snapshot.mail.iter_misplaced()
-    for problem in (item for author, files in misplaced for item in find_misplaced(author, files, snapshot.tick)):
+    runtime, tick_context, commits = running_tick.runtime, running_tick.tick_context, running_tick.commits
+    misplaced = tick_context.mail.iter_misplaced()
+    for problem in (item for author, files in misplaced for item in find_misplaced(author, files, tick_context.tick)):
         runtime.report_problem(problem)
-    order, agents, settings = snapshot.plan.order, snapshot.survey.agents, snapshot.config.org
+    order, agents, settings = tick_context.plan.order, tick_context.survey.agents, tick_context.config.org
     max_turns = sum(agents[name].turn.requests for name in order if name in agents)
-    max_parallel, waits, progress = _max_concurrent_turns(tick, max_turns), dict[str, TurnWaits](), None
+    max_parallel, waits, progress = _max_concurrent_turns(running_tick, max_turns), dict[str, TurnWaits](), None
     get_lane = None
     if not runtime.batcher and max_turns > settings.parallel_limit:  # else all turns fit without lanes
-        get_lane = make_lane_lookup(agents, snapshot.config, runtime.backends.max_calls)
-    with commits.log, open_folder(f"{runtime.base}/.") as tick.root, limit_garbage_collection():
+        get_lane = make_lane_lookup(agents, tick_context.config, runtime.backends.max_calls)
+    with commits.log, open_folder(f"{runtime.base}/.") as running_tick.root, limit_garbage_collection():
         # In series each turn sees the writes of the turns before it: no waits are needed.
         if max_parallel > 1:
-            dependencies = build_dependencies(tick, _turn_agents(tick))
-            if not (snapshot.plan.at_once or snapshot.plan.chosen or runtime.stop.is_set()):
-                started = {record.agent_name for record in tick.journal.records}
-                idle = skip_idle(snapshot, started, tick.root, dependencies)
+            dependencies = build_dependencies(running_tick, _turn_agents(running_tick))
+            if not (tick_context.plan.at_once or tick_context.plan.chosen or runtime.stop.is_set()):
+                started = {record.agent_name for record in running_tick.journal.records}
+                idle = skip_idle(tick_context, started, running_tick.root, dependencies)
                 for report in idle.values():
                     commits.record_end(TurnSkipped(report=report))
                 order = [name for name in order if name not in idle]
             waits = find_waits(order, dependencies)
             if begun := {name: wait.begun for name, wait in waits.items() if wait.begun}:
                 progress = TurnProgress(begun, runtime.stop)
-                tick.scope.wait_for_earlier = progress.wait_for_earlier
+                running_tick.scope.wait_for_earlier = progress.wait_for_earlier
         run_turns(
             order,
             waits,
-            lambda name: AgentTurns(tick, name).run(),
+            lambda name: AgentTurns(running_tick, name).run(),
             max_parallel=max_parallel,
             get_lane=get_lane,
             turn_lock=runtime.turn_lock,
@@ -93,25 +93,30 @@ def take_turns(tick: Tick) -> None:
         commits.write_deferred()
 
 
-def _max_concurrent_turns(tick: Tick, max_turns: int) -> int:
-    settings = tick.snapshot.config.org
-    names = tick.plan.order if tick.journal.records else ()
-    attempts = (tick.count_attempts(name, turn) for name in names for turn in tick.iter_recorded_turns(name))
+def _max_concurrent_turns(running_tick: RunningTick, max_turns: int) -> int:
+    settings = running_tick.tick_context.config.org
+    names = running_tick.plan.order if running_tick.journal.records else ()
+    attempts = (
+        running_tick.count_attempts(name, turn) for name in names for turn in running_tick.iter_recorded_turns(name)
+    )
     # A crash then costs no other turn an attempt.
     if settings.executor == "serial" or any(count >= settings.max_attempts - 1 for count in attempts):
         return 1
-    if not tick.runtime.batcher:
+    if not running_tick.runtime.batcher:
         return settings.parallel_limit
     return max(settings.parallel_limit, max_turns)  # a turn that waits for its batch holds no other up
 
 
-def _turn_agents(tick: Tick) -> Mapping[str, Agent]:
+def _turn_agents(running_tick: RunningTick) -> Mapping[str, Agent]:
     """Return the agents for their turns; a turn already started has the current grants."""
-    agents = tick.snapshot.survey.agents
-    start_records = [record for record in tick.journal.records if isinstance(record, TurnStarted)]
+    agents = running_tick.tick_context.survey.agents
+    start_records = [record for record in running_tick.journal.records if isinstance(record, TurnStarted)]
     if not start_records:
         return agents
-    return {**agents, **{record.agent: restore_inputs(record, tick.snapshot).agent for record in start_records}}
+    return {
+        **agents,
+        **{record.agent: restore_inputs(record, running_tick.tick_context).agent for record in start_records},
+    }
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
@@ -130,11 +135,15 @@ class _StartedTurn:
 class AgentTurns:
     """Runs the turns of an agent in a tick, or finishes interrupted turns."""
 
-    def __init__(self, tick: Tick, name: str) -> None:
-        self._tick, self._name = tick, name
-        self._journal, self._commits, self._snapshot = tick.journal, tick.commits, tick.snapshot
+    def __init__(self, running_tick: RunningTick, name: str) -> None:
+        self._running_tick, self._name = running_tick, name
+        self._journal, self._commits, self._tick_context = (
+            running_tick.journal,
+            running_tick.commits,
+            running_tick.tick_context,
+        )
         self._served_requests: frozenset[str] = frozenset()
-        agent = tick.snapshot.survey.agents.get(name)
+        agent = running_tick.tick_context.survey.agents.get(name)
         is_one = agent is not None and agent.turn.requests == 1
         self._can_have_several = bool(not is_one or self._journal.records)
         self._can_begin = True  # False: only turns on record may follow
@@ -142,15 +151,16 @@ class AgentTurns:
     def run(self) -> TurnRow | None:
         """Run the turns, or return a row of turns to run concurrently with a step that follows them."""
         for turn in range(TURNS_PER_TICK):
-            if self._tick.runtime.stop.is_set():
-                self._tick.is_stopped = True
+            if self._running_tick.runtime.stop.is_set():
+                self._running_tick.is_stopped = True
                 return None
             started, ended = self._find_records(turn) if self._journal.records else (None, None)
             if ended:
-                self._tick.replay_committed(ended, started)
+                self._running_tick.replay_committed(ended, started)
                 request = _find_request(started, ended)
                 self._can_begin &= not (
-                    started and self._can_run_concurrently(from_record(started, self._snapshot.tick, self._snapshot.at))
+                    started
+                    and self._can_run_concurrently(from_record(started, self._tick_context.tick, self._tick_context.at))
                 )
             else:
                 turn_start = self._start_turn(turn, started)
@@ -173,7 +183,7 @@ class AgentTurns:
     def _start_turn(self, turn: int, started: TurnStarted | None) -> _StartedTurn | None:
         """Start or resume a turn; return None if no turn is due."""
         if started:
-            return _StartedTurn(restore_inputs(started, self._snapshot), started)
+            return _StartedTurn(restore_inputs(started, self._tick_context), started)
         inputs = self._start_next_turn(turn, self._commits.states[self._name]) if turn else self._start_first_turn()
         return _StartedTurn(inputs) if inputs else None
 
@@ -182,7 +192,7 @@ class AgentTurns:
         if self._journal.find_agent_records(self._name, turn + 1):  # started by an earlier attempt
             return True
         report = self._commits.reports.get(turn_key(self._name, turn))
-        agent = self._snapshot.survey.agents.get(self._name)
+        agent = self._tick_context.survey.agents.get(self._name)
         if report is None or agent is None or report.end == "paused" or not self._can_begin:
             return False
         return turn + 1 < agent.turn.requests and not self._commits.is_removed(self._name)
@@ -191,29 +201,29 @@ class AgentTurns:
         """Run a turn to its end and commit the outcome; return False if the turn was stopped."""
         if (outcome := self._run_to_outcome(turn_start)) is None:
             return False
-        self._tick.commit(turn_start.inputs, outcome, is_replay=turn_start.earlier is not None)
+        self._running_tick.commit(turn_start.inputs, outcome, is_replay=turn_start.earlier is not None)
         return True
 
     def _run_to_outcome(self, turn_start: _StartedTurn) -> TurnOutcome | None:
         """Return the outcome of a turn, or None if the operator stopped the turn."""
         try:
-            if not self._tick.runtime.stop.is_set():
+            if not self._running_tick.runtime.stop.is_set():
                 if turn_start.earlier:
                     return self._resume(turn_start.earlier, turn_start.inputs)
-                return self._tick.run_turn(turn_start.inputs)
+                return self._running_tick.run_turn(turn_start.inputs)
         except EngineStopped:
             numbered = {"turn": turn_start.inputs.turn} if turn_start.inputs.turn else {}
             self._journal.append(TurnStopped(agent=self._name, **numbered))
-        self._tick.is_stopped = True
+        self._running_tick.is_stopped = True
         return None
 
     # --- concurrent turns ---------------------------------------------------------------------
 
     def _can_run_concurrently(self, inputs: TurnInputs) -> bool:
-        agent = self._snapshot.survey.agents.get(self._name)
-        if agent is None or agent.turn.requests == 1 or self._tick.has_limits:
+        agent = self._tick_context.survey.agents.get(self._name)
+        if agent is None or agent.turn.requests == 1 or self._running_tick.has_limits:
             return False
-        tools = self._snapshot.toolset.allowed_tools(agent, self._snapshot.config.org).values()
+        tools = self._tick_context.toolset.allowed_tools(agent, self._tick_context.config.org).values()
         return _can_run_concurrently(inputs, tools, agent.turn.requests)
 
     def _start_row(self, first: _StartedTurn) -> TurnRow | None:
@@ -227,7 +237,7 @@ class AgentTurns:
         for turn in range(1, TURNS_PER_TICK):
             started, _ = self._find_records(turn)
             next_start = self._start_turn(turn, started) if started else None
-            if not started and can_begin and turn < self._snapshot.survey.agents[self._name].turn.requests:
+            if not started and can_begin and turn < self._tick_context.survey.agents[self._name].turn.requests:
                 next_inputs = self._start_next_turn(turn, state, may_have_budget=False)
                 next_start = _StartedTurn(next_inputs) if next_inputs else None
             if next_start is None:
@@ -246,7 +256,7 @@ class AgentTurns:
             if len(outcomes) == len(row):  # else one was stopped: the next run uses the recorded answers
                 for turn_start in row:
                     is_replay = turn_start.earlier is not None
-                    self._tick.commit(turn_start.inputs, outcomes[turn_start.inputs.turn], is_replay=is_replay)
+                    self._running_tick.commit(turn_start.inputs, outcomes[turn_start.inputs.turn], is_replay=is_replay)
 
         return TurnRow([partial(store_outcome, turn_start) for turn_start in row], finish)
 
@@ -254,27 +264,27 @@ class AgentTurns:
 
     def _start_first_turn(self) -> TurnInputs | None:
         """Start the agent's first turn and return its inputs, or record the reason for skipping the turn."""
-        snapshot, name, path_states, plan = self._snapshot, self._name, None, self._snapshot.plan
-        root, commits = self._tick.root, self._commits
-        idle_cache = snapshot.get_cache(find_idle_cache)
+        tick_context, name, path_states, plan = self._tick_context, self._name, None, self._tick_context.plan
+        root, commits = self._running_tick.root, self._commits
+        idle_cache = tick_context.get_cache(find_idle_cache)
         if name in idle_cache.news_driven and not (plan.at_once or plan.chosen):
-            if report := idle_cache.get_report(name, snapshot.mail, root, commits.unwritten_paths):
+            if report := idle_cache.get_report(name, tick_context.mail, root, commits.unwritten_paths):
                 commits.record_end(TurnSkipped(report=report))
                 return None
             # Before anything is read: a change during the reading then differs from these states.
             path_states = idle_cache.capture_states(name, root)
-        gathered = isolate(lambda: gather_inputs(snapshot, name, commits.unwritten_files))
+        gathered = isolate(lambda: gather_inputs(tick_context, name, commits.unwritten_files))
         if isinstance(gathered, Exception):
             commits.record_end(TurnCommitted(report=to_skip_reason(gathered).to_report(name)))
             return None
         if isinstance(gathered, TurnReason):
             report = gathered.to_report(name)
             if path_states:
-                idle_cache.store(report, path_states, snapshot.mail)
+                idle_cache.store(report, path_states, tick_context.mail)
             commits.record_end(TurnSkipped(report=report))
             return None
         for problem in gathered.problems:
-            self._tick.runtime.report_problem(problem, name)
+            self._running_tick.runtime.report_problem(problem, name)
         begin_turn(self._journal, gathered)
         return gathered.inputs
 
@@ -282,7 +292,7 @@ class AgentTurns:
         """Start a further turn if a request remains, and return its inputs."""
         self._commits.write_deferred()  # it starts from the files of the turns before it
         next_turn = FurtherTurn(number=turn, served_requests=self._served_requests, state=state)
-        gathered = isolate(lambda: gather_inputs(self._snapshot, self._name, turn=next_turn))
+        gathered = isolate(lambda: gather_inputs(self._tick_context, self._name, turn=next_turn))
         if not isinstance(gathered, GatheredInputs):  # the agent's first turn of the next tick reports the problem
             return None
         task = gathered.inputs.task
@@ -293,32 +303,32 @@ class AgentTurns:
 
     def _resume(self, started: TurnStarted, inputs: TurnInputs) -> TurnOutcome:
         """Resume an interrupted turn, or abandon it; return the outcome."""
-        tick, records = self._tick, self._journal.find_agent_records(started.agent, started.turn)
-        attempts, reason = tick.count_attempts(started.agent, started.turn), ""
+        running_tick, records = self._running_tick, self._journal.find_agent_records(started.agent, started.turn)
+        attempts, reason = running_tick.count_attempts(started.agent, started.turn), ""
         # A turn that kills the engine each time would keep its tick from ever ending.
-        if attempts >= self._snapshot.config.org.max_attempts:
+        if attempts >= self._tick_context.config.org.max_attempts:
             interruptions = f"the engine ended {attempts} times during this turn"
             reason = f"{interruptions}; abandoned so that the tick can continue (config/org.json max_attempts)"
         elif self._commits.is_removed(started.agent):
             reason = "the agent was removed during its turn"
         if reason:
-            return tick.abandon_turn(started, records, reason, "Interrupted")
+            return running_tick.abandon_turn(started, records, reason, "Interrupted")
         # A person may have edited the journal or added a gate since: checked before the turn goes on.
         blocker = isolate(lambda: self._find_blocker(inputs, records))
         if isinstance(blocker, Exception):
-            return tick.to_broken_outcome(inputs, blocker)
+            return running_tick.to_broken_outcome(inputs, blocker)
         if blocker:
-            return tick.abandon_turn(started, records, blocker, NO_LONGER_ALLOWED)
+            return running_tick.abandon_turn(started, records, blocker, NO_LONGER_ALLOWED)
         # Recorded before it goes on: an attempt that ends the engine counts towards `max_attempts`.
         numbered = {"turn": started.turn} if started.turn else {}
         self._journal.append(TurnResumed(agent=started.agent, **numbered))
-        return tick.run_turn(inputs)
+        return running_tick.run_turn(inputs)
 
     def _find_blocker(self, inputs: TurnInputs, records: list[Record]) -> str:
         """Return the reason the turn cannot resume, or an empty text."""
-        for path, refusal in find_refused_paths(self._snapshot, inputs.agent, records).items():
+        for path, refusal in find_refused_paths(self._tick_context, inputs.agent, records).items():
             return f"the journal records a file that may not be written now, {path}: {refusal}"
-        return resume_blocker(inputs, self._snapshot)
+        return resume_blocker(inputs, self._tick_context)
 
 
 def _find_request(started: TurnStarted | None, ended: TurnEnded) -> str | None:

@@ -205,46 +205,48 @@ def _news_driven(survey: Survey, config: Config) -> frozenset[str]:
     )
 
 
-def find_idle_cache(snapshot: TickContext) -> IdleCache:
-    """Return the cache of agents without news, under the resumes and settings of a snapshot."""
-    return snapshot.org.get_cache(IdleCache).for_settings(snapshot.survey, snapshot.config, snapshot.tick)
+def find_idle_cache(tick_context: TickContext) -> IdleCache:
+    """Return the cache of agents without news, under the resumes and settings of a tick."""
+    return tick_context.org.get_cache(IdleCache).for_settings(
+        tick_context.survey, tick_context.config, tick_context.tick
+    )
 
 
-def find_quiet_reports(snapshot: TickContext) -> Sequence[TurnReport] | None:
+def find_quiet_reports(tick_context: TickContext) -> Sequence[TurnReport] | None:
     """Return the skip report of each due agent, or None if a turn or a journal is needed.
 
     A tick run immediately for pending work always needs a journal.
     """
-    if snapshot.plan.at_once:
+    if tick_context.plan.at_once:
         return None
-    if not snapshot.plan.order:
+    if not tick_context.plan.order:
         return []
-    if snapshot.plan.chosen:
+    if tick_context.plan.chosen:
         return None
-    reports = isolate(lambda: _find_skip_reports(snapshot))
+    reports = isolate(lambda: _find_skip_reports(tick_context))
     return None if isinstance(reports, Exception) else reports  # a failing turn needs a journal
 
 
-def _find_skip_reports(snapshot: TickContext) -> Sequence[TurnReport] | None:
-    order, idle_cache = snapshot.plan.order, snapshot.get_cache(find_idle_cache)
-    if any(not _waits_for_answers(snapshot.org, name) for name in idle_cache.always_active.intersection(order)):
+def _find_skip_reports(tick_context: TickContext) -> Sequence[TurnReport] | None:
+    order, idle_cache = tick_context.plan.order, tick_context.get_cache(find_idle_cache)
+    if any(not _waits_for_answers(tick_context.org, name) for name in idle_cache.always_active.intersection(order)):
         return None
-    with open_folder(f"{snapshot.base}/.") as root:
+    with open_folder(f"{tick_context.base}/.") as root:
         if reports := idle_cache.get_reports(order, root):
             return reports
         reports = []
         for name in order:
-            report = idle_cache.get_report(name, snapshot.mail, root)
+            report = idle_cache.get_report(name, tick_context.mail, root)
             if report is None:
                 # Before the files are read: a change during the reading then differs from these states.
                 path_states = idle_cache.capture_states(name, root)
-                reason = skip_reason(snapshot, name)
+                reason = skip_reason(tick_context, name)
                 if reason is None:
                     return None
                 report = reason.to_report(name)
-                idle_cache.store(report, path_states, snapshot.mail)
+                idle_cache.store(report, path_states, tick_context.mail)
             reports.append(report)
-        idle_cache.store_all(order, reports, snapshot.mail, root)
+        idle_cache.store_all(order, reports, tick_context.mail, root)
     return reports
 
 

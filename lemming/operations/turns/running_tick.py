@@ -1,4 +1,4 @@
-"""A tick in progress: the snapshot shared by its turns, and the start, resumption or replay of each turn.
+"""A tick in progress: its journal, and the start, resumption or replay of each turn.
 
 A turn recorded in the journal is not run again: its outcome is derived from the record, and its missing files
 are written.
@@ -71,45 +71,47 @@ _RUN_FIELDS = ("at_once", "chosen", "left_out")  # fields of the plan that are r
 
 
 @dataclass
-class Tick:
+class RunningTick:
     """A tick of an organisation. `is_stopped`: the operator stopped the tick before all turns were over."""
 
     runtime: Runtime
     journal: Journal
-    snapshot: TickContext
+    tick_context: TickContext
     commits: Commits
     is_stopped: bool = False
     root: int = -1  # the organisation's folder, open as long as turns are taken
 
     @classmethod
-    def start_or_resume(cls, runtime: Runtime, journal: Journal, snapshot: TickContext, previous: int | None) -> Tick:
+    def start_or_resume(
+        cls, runtime: Runtime, journal: Journal, tick_context: TickContext, previous: int | None
+    ) -> RunningTick:
         """Start a tick, or resume an interrupted tick; `previous` is the previous tick with a journal."""
         if not journal.records:
             # This record fixes the plan: a resumed tick takes the same turns, whatever resumes say by then.
-            plan, boot, since = snapshot.plan, runtime.clock.boot_id, snapshot.plan.since
+            plan, boot, since = tick_context.plan, runtime.clock.boot_id, tick_context.plan.since
             previous_fields = {"after": previous, "since": since} if since else {"after": previous}
             optional_fields: dict[str, Any] = {
-                name: recorded for name, recorded in snapshot.servers.items() if recorded
+                name: recorded for name, recorded in tick_context.servers.items() if recorded
             }
             optional_fields |= {key: value for key in _RUN_FIELDS if (value := getattr(plan, key))}
-            optional_fields |= {"settings": {**recorded}} if (recorded := snapshot.config.digests) else {}
+            optional_fields |= {"settings": {**recorded}} if (recorded := tick_context.config.digests) else {}
             journal.append(TickStarted(at=plan.at, boot=boot, **previous_fields, **plan.as_json(), **optional_fields))
             runtime.journaled_settings = recorded.keys()
-        return cls(runtime, journal, snapshot, Commits.from_snapshot(runtime, journal, snapshot))
+        return cls(runtime, journal, tick_context, Commits.from_tick_context(runtime, journal, tick_context))
 
     @cached_property
     def _plugins(self) -> tuple[str, ...]:
-        return tuple(self.snapshot.config.org.plugins)
+        return tuple(self.tick_context.config.org.plugins)
 
     @property
     def plan(self) -> TickPlan:
         """The plan of the tick: the agents with a turn, in order."""
-        return self.snapshot.plan
+        return self.tick_context.plan
 
     @cached_property
     def active_capabilities(self) -> list[Capability]:
         """The capabilities in use."""
-        return active_capabilities(self.snapshot.config, self.snapshot.survey)
+        return active_capabilities(self.tick_context.config, self.tick_context.survey)
 
     def count_attempts(self, name: str, turn: int) -> int:
         """Return the number of starts of a turn since its last progress."""
@@ -152,7 +154,7 @@ class Tick:
             if self.may_have_lost_files:
                 self.commits.rewrite_turn(self._drop_refused(outcome, started))
             else:
-                self.snapshot.mail.add(report.agent, outcome.entries, report.turn)
+                self.tick_context.mail.add(report.agent, outcome.entries, report.turn)
         self.commits.reports[report.turn_key] = report
         self.runtime.notify(ended)
 
@@ -160,7 +162,7 @@ class Tick:
         """Return a committed turn's outcome without files the agent may no longer write."""
         name, records = started.agent, self.journal.find_agent_records(started.agent, started.turn)
         # A person may have edited the journal: only paths that the current rules allow are written.
-        refused = find_refused_paths(self.snapshot, restore_inputs(started, self.snapshot).agent, records)
+        refused = find_refused_paths(self.tick_context, restore_inputs(started, self.tick_context).agent, records)
         for path, reason in refused.items():
             problem = Problem(f"not written again: {reason}", path, severity="warning", code="LMG-601")
             self.runtime.report_problem(problem, name)
@@ -239,16 +241,16 @@ class Tick:
 
     def _make_answer_source(self, inputs: TurnInputs) -> JournaledAnswers:
         active, get_scope = self.active_capabilities, lambda: self.scope
-        return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits, get_scope, active)
+        return JournaledAnswers(self.runtime, self.journal, self.tick_context, inputs, self.commits, get_scope, active)
 
     @cached_property
     def has_limits(self) -> bool:
         """True if turns share resources besides files, such as limits on spending."""
-        return any(not resource.ordered for resource in self.find_shared_resources(self.snapshot.survey.agents))
+        return any(not resource.ordered for resource in self.find_shared_resources(self.tick_context.survey.agents))
 
     def find_shared_resources(self, agents: Mapping[str, Agent]) -> list[SharedResource]:
         """Return the resources besides files that turns of these agents share."""
-        query = OrgQuery(SharedResource, self.snapshot.org, agents, self.snapshot.config)
+        query = OrgQuery(SharedResource, self.tick_context.org, agents, self.tick_context.config)
         return [resource for capability in self.active_capabilities for resource in query.ask(capability)]
 
     @cached_property
@@ -256,7 +258,7 @@ class Tick:
         """What the live effects of all turns share."""
         from lemming.kernel.turn.live_phase import TickScope
 
-        return TickScope(self.snapshot, self.journal, self.plan.order)
+        return TickScope(self.tick_context, self.journal, self.plan.order)
 
 
 def _is_self_contained(ended: TurnEnded) -> bool:
@@ -270,14 +272,14 @@ NO_LONGER_ALLOWED = "NoLongerAllowed"
 NO_PERMISSIONS = AgentPermissions(read_outboxes=[], tools=[], file_access=FileAccess(allow_read=[], allow_write=[]))
 
 
-def restore_inputs(started: TurnStarted, snapshot: TickContext) -> TurnInputs:
+def restore_inputs(started: TurnStarted, tick_context: TickContext) -> TurnInputs:
     """Return the inputs of a recorded turn, with the current permissions, model and credit limit.
 
     The prompt, the parsing of replies and the warnings stay as recorded. An agent with a missing or broken
     resume has no permissions.
     """
-    inputs = from_record(started, snapshot.tick, snapshot.at)
-    config, agent = snapshot.config, snapshot.survey.agents.get(inputs.agent.name)
+    inputs = from_record(started, tick_context.tick, tick_context.at)
+    config, agent = tick_context.config, tick_context.survey.agents.get(inputs.agent.name)
     if agent is None:
         problem = UnknownModel(f"the resume of {inputs.agent.name} is missing or broken: no model is called")
         return replace(inputs, agent=replace(inputs.agent, permissions=NO_PERMISSIONS), problem=problem)
@@ -289,7 +291,7 @@ def restore_inputs(started: TurnStarted, snapshot: TickContext) -> TurnInputs:
             inputs.allocation, max_credits=resolve_credits(config, agent.name, agent.credits).max_credits
         ),
     )
-    if reason := _missing_critic_reason(inputs, agent, snapshot):
+    if reason := _missing_critic_reason(inputs, agent, tick_context):
         return replace(inputs, problem=UnknownModel(reason))
     try:
         return replace(inputs, model=config.model(agent.model.key))
@@ -297,24 +299,24 @@ def restore_inputs(started: TurnStarted, snapshot: TickContext) -> TurnInputs:
         return replace(inputs, problem=error)
 
 
-def _missing_critic_reason(inputs: TurnInputs, agent: Agent, snapshot: TickContext) -> str:
+def _missing_critic_reason(inputs: TurnInputs, agent: Agent, tick_context: TickContext) -> str:
     """Return the reason a turn can call no model because its strategy or critic changed, or an empty text."""
     recorded_turn = inputs.agent.turn
     if recorded_turn.strategy is None:
         return ""
     if (recorded_turn.strategy, recorded_turn.options) != (agent.turn.strategy, agent.turn.options):
         return f"the strategy of {agent.name} has changed during its turn: no model is called"
-    critic = snapshot.survey.agents.get(str(recorded_turn.options.get("agent")))
+    critic = tick_context.survey.agents.get(str(recorded_turn.options.get("agent")))
     key = next((recorded["needs"].get("model") for recorded in inputs.given.values() if "needs" in recorded), None)
     if key and (critic is None or critic.model.key != key):
         return f"the critic of {agent.name} has changed during its turn: no model is called"
     return ""
 
 
-def find_refused_paths(snapshot: TickContext, agent: Agent, records: Iterable[Record]) -> dict[str, str]:
+def find_refused_paths(tick_context: TickContext, agent: Agent, records: Iterable[Record]) -> dict[str, str]:
     """Return the reasons recorded files of a turn's tools cannot be written now, by `FileEffect.path_key`."""
     refused = {}
-    context = ToolContext(agent=agent, org=snapshot.org, settings=snapshot.config.org, now="")
+    context = ToolContext(agent=agent, org=tick_context.org, settings=tick_context.config.org, now="")
     for record in records:
         if not isinstance(record, ToolFinished):
             continue
@@ -332,15 +334,15 @@ def _require_allowed(context: ToolContext, name: str, effect: FileEffect) -> Non
     tool.require_writable(context, effect)
 
 
-def resume_blocker(inputs: TurnInputs, snapshot: TickContext) -> str:
+def resume_blocker(inputs: TurnInputs, tick_context: TickContext) -> str:
     """Return the reason an interrupted turn cannot resume, or an empty string."""
-    plugins = snapshot.config.org.plugins
+    plugins = tick_context.config.org.plugins
     extra_names = (
-        find_used_capabilities(inputs.agent, snapshot.config) & LISTED.keys()
+        find_used_capabilities(inputs.agent, tick_context.config) & LISTED.keys()
     )  # applies now and is not in its record
     for item in starting_capabilities(inputs, plugins, extra_names):
         find = find_check(item.name, "turn", plugins)
-        for problem in find(TurnSubject(inputs, snapshot)) if find else ():
+        for problem in find(TurnSubject(inputs, tick_context)) if find else ():
             return problem.message
     return ""
 

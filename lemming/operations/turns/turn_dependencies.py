@@ -31,7 +31,7 @@ from lemming.kernel.tools import Places
 from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.descriptions import OptionalReadPath, ReadPath, SharedResource
 from lemming.operations.turns.idle_cache import find_idle_cache
-from lemming.operations.turns.running_tick import Tick
+from lemming.operations.turns.running_tick import RunningTick
 
 NO_FILES: Mapping[str, str] = {}
 
@@ -306,16 +306,18 @@ class _FileWaits:
         return (self._users[other] for other in (*parents, path, *self._descendants[path]))
 
 
-def build_dependencies(tick: Tick, agents: Mapping[str, Agent]) -> TurnDependencies:
+def build_dependencies(running_tick: RunningTick, agents: Mapping[str, Agent]) -> TurnDependencies:
     """Return the dependencies between the turns of a tick, from the capabilities in use."""
-    snapshot = tick.snapshot
-    implicit_reads = find_implicit_reads(snapshot.org, snapshot.survey, snapshot.config)
-    shared = tick.find_shared_resources(agents)
-    return TurnDependencies(agents, snapshot.config.org, snapshot.toolset, snapshot.org, implicit_reads, shared)
+    tick_context = running_tick.tick_context
+    implicit_reads = find_implicit_reads(tick_context.org, tick_context.survey, tick_context.config)
+    shared = running_tick.find_shared_resources(agents)
+    return TurnDependencies(
+        agents, tick_context.config.org, tick_context.toolset, tick_context.org, implicit_reads, shared
+    )
 
 
 def skip_idle(
-    snapshot: TickContext, started: Collection[str], root: int, dependencies: TurnDependencies
+    tick_context: TickContext, started: Collection[str], root: int, dependencies: TurnDependencies
 ) -> dict[str, TurnReport]:
     """Return the reports of the turns that can be skipped without a check, in order.
 
@@ -323,13 +325,13 @@ def skip_idle(
     affect it. A turn already started does not qualify. `root` is a descriptor of the organisation's open
     folder.
     """
-    order, idle_cache = snapshot.plan.order, snapshot.get_cache(find_idle_cache)
+    order, idle_cache = tick_context.plan.order, tick_context.get_cache(find_idle_cache)
     reports = {
         name: report
         for name in order
         if name in idle_cache.news_driven
         and name not in started
-        and (report := idle_cache.get_report(name, snapshot.mail, root))
+        and (report := idle_cache.get_report(name, tick_context.mail, root))
     }
     writers = [name for name in order if name not in reports]
     while reports and (woken := find_affected_agents(writers, reports, dependencies)):

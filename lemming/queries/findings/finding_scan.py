@@ -23,9 +23,9 @@ from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.settings_blocks import FindingSettings
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.obligations.org_requests import load_request_entry, load_requests
 from lemming.obligations.request_outcome import build_requests
 from lemming.obligations.request_view import AllRequests, RequestView
-from lemming.obligations.requests_snapshot import load_request_entry, load_requests
 from lemming.read_model.journal_ticks import drop_unstarted, started_journals
 
 MAX_TURNS = 2000

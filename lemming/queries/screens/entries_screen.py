@@ -63,7 +63,7 @@ def list_inbox(
     require_agent_folder(org, agent)
     config, reader = load_inspection_settings(org), load_agent(org, agent)
     is_person = config.is_person(reader)
-    view = ReaderView(preview_tick(org, config).snapshot.mail, reader, read_state(org, agent).read)
+    view = ReaderView(preview_tick(org, config).tick_context.mail, reader, read_state(org, agent).read)
     limit, chars = (number, _PERSON_INBOX_CHARS) if is_person else (config.org.inbox_limit, config.org.inbox_chars)
     box = build_inbox(view, limit=limit, chars=chars)
     rows = [*(EntryRow(entry, True) for entry in box.unread), *(EntryRow(entry, False) for entry in box.earlier)]

@@ -8,15 +8,15 @@ from lemming.kernel.agents import require_agent_folder
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.organisation import OrgPath
 from lemming.libraries.wording import format_count, format_usd
-from lemming.obligations.request_costs import RequestCost, RequestCosts, compute_request_costs
-from lemming.obligations.request_json import RequestJson, request_to_json
-from lemming.obligations.request_view import RequestView
-from lemming.obligations.requests_snapshot import (
-    RequestsSnapshot,
+from lemming.obligations.org_requests import (
+    OrgRequests,
     find_request,
     find_unreachable_assignees,
     load_requests,
 )
+from lemming.obligations.request_costs import RequestCost, RequestCosts, compute_request_costs
+from lemming.obligations.request_json import RequestJson, request_to_json
+from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import PersonInboxItem, is_scheduled_later, list_person_inbox
 from lemming.queries.screens.screen import OMITTED, Column, Note, Parameter, Screen, ScreenResult
 from lemming.queries.sentences import describe_call
@@ -36,14 +36,14 @@ def list_requests(
     """Return the newest matching requests, oldest first, or a tree of requests."""
     for name in filter(None, (of, to)):
         require_agent_folder(org, name)
-    snapshot, omitted = load_requests(org), 0
+    org_requests, omitted = load_requests(org), 0
     if tree:
-        requests = snapshot.requests
+        requests = org_requests.requests
         levels = list(requests.iter_tree(requests.get_root(find_request(requests, tree))))
     else:
         matches = [
             request
-            for request in snapshot.requests
+            for request in org_requests.requests
             if (request.is_open or not is_open)
             and (not of or of == request.asker)
             and (not to or request.was_assignee(to))
@@ -51,29 +51,33 @@ def list_requests(
         levels = [(0, request) for request in matches[-number:]]
         omitted = len(matches) - len(levels)
     costs = compute_request_costs(org, [request for _, request in levels])
-    rows = [make_request_row(org, request, snapshot, costs, depth) for depth, request in levels]
+    rows = [make_request_row(org, request, org_requests, costs, depth) for depth, request in levels]
     return ScreenResult(rows, [Note(f"{omitted} older ones; raise -n to see them")] if omitted else [])
 
 
 def make_request_row(
-    org: OrgPath, request: RequestView, snapshot: RequestsSnapshot, costs: RequestCosts, depth: int
+    org: OrgPath, request: RequestView, org_requests: OrgRequests, costs: RequestCosts, depth: int
 ) -> Json:
     """Return the JSON values of a request, with the cells of its row. `depth`: level below the root of its tree."""
     since = min((share.since for share in request.open_assignments), default=request.end_tick)
     cost = describe_cost(costs.get_cost(request))
-    tree_cost = describe_cost(costs.get_tree_cost(request, snapshot.requests)) if request.children else ""
+    tree_cost = describe_cost(costs.get_tree_cost(request, org_requests.requests)) if request.children else ""
     if tree_cost not in ("", cost):
         cost = f"total {tree_cost}, own {cost or 'none'}"
     assignees = " ".join(request.assignees) or " ".join(request.targets)
-    cells = {"state": describe_state(request, snapshot), "since": str(since), "route": f"{request.asker} > {assignees}"}
-    return {**request_to_json(org, request, snapshot, costs), **cells, "cost_text": cost, "indent": "  " * depth}
+    cells = {
+        "state": describe_state(request, org_requests),
+        "since": str(since),
+        "route": f"{request.asker} > {assignees}",
+    }
+    return {**request_to_json(org, request, org_requests, costs), **cells, "cost_text": cost, "indent": "  " * depth}
 
 
-def describe_state(request: RequestView, snapshot: RequestsSnapshot) -> str:
+def describe_state(request: RequestView, org_requests: OrgRequests) -> str:
     """Return the state of a request in words."""
     if request.end is not None:
         return request.end
-    if unreached := find_unreachable_assignees(request, snapshot):
+    if unreached := find_unreachable_assignees(request, org_requests):
         return f"cannot reach {' '.join(unreached)}"
     return "scheduled" if is_scheduled_later(request) else "open"
 

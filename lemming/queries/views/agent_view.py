@@ -184,7 +184,7 @@ def _build_prompt_section(org: Organisation, name: str) -> dict[str, Any]:
     try:
         preview = preview_tick(org, load_inspection_settings(org))
         agents = preview.survey.agents
-        if name not in agents or not preview.snapshot.config.has_model_turns(agents[name]):
+        if name not in agents or not preview.tick_context.config.has_model_turns(agents[name]):
             return {"tick": preview.tick, "messages": [], "why_not": "no model is ever asked for it"}
         inputs = preview.build_prompt(name).inputs
     except LemmingError as error:

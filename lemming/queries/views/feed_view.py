@@ -16,8 +16,8 @@ from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.obligations.org_requests import load_requests
 from lemming.obligations.request_view import AllRequests, RequestView
-from lemming.obligations.requests_snapshot import load_requests
 from lemming.queries.sentences import entry_to_message
 from lemming.read_model.tick_queries import load_start_time
 

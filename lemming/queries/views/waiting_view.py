@@ -26,9 +26,9 @@ from lemming.kernel.obligations.request_payloads import parse_references
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.obligations.answer_fields import describe_field, get_answer_schema, get_properties
+from lemming.obligations.org_requests import OrgRequests, load_requests
 from lemming.obligations.pending_approvals import find_call_review
 from lemming.obligations.request_view import RequestView
-from lemming.obligations.requests_snapshot import RequestsSnapshot, load_requests
 from lemming.obligations.waiting_items import PersonInboxItem, build_person_inbox
 from lemming.queries.screens.requests_screen import WAITING
 from lemming.queries.sentences import describe_call, describe_payload, entry_text, truncate_value
@@ -44,15 +44,15 @@ def build_waiting_view(org: OrgPath, *, person: str = "", item: str = "") -> Jso
     would apply, or None.
     """
     org = Organisation.from_path(org)
-    snapshot = load_requests(org)
-    items = [listed for listed in build_person_inbox(snapshot, org) if person in ("", listed.person)]
+    org_requests = load_requests(org)
+    items = [listed for listed in build_person_inbox(org_requests, org) if person in ("", listed.person)]
     chosen = next((listed for listed in items if listed.identity == item), items[0] if items else None)
-    by_identity = snapshot.requests.by_identity
+    by_identity = org_requests.requests.by_identity
     return {
-        "people": sorted(snapshot.people),
-        "tick": snapshot.requests.tick,
+        "people": sorted(org_requests.people),
+        "tick": org_requests.requests.tick,
         "items": [_build_item(org, listed, by_identity[listed.identity]) for listed in items],
-        "because": build_request_context(org, snapshot, by_identity[chosen.identity]) if chosen else None,
+        "because": build_request_context(org, org_requests, by_identity[chosen.identity]) if chosen else None,
         "patch": _build_patch(org, chosen),
     }
 
@@ -136,7 +136,7 @@ def _choose_input_type(field_schema: Json) -> Json:
 MAX_LINES, MAX_CHARS, MAX_TURNS_CACHED, MAX_PATCH_LINES = 3, 240, 64, 20_000
 
 
-def build_request_context(org: Organisation, snapshot: RequestsSnapshot, request: RequestView) -> Json:
+def build_request_context(org: Organisation, org_requests: OrgRequests, request: RequestView) -> Json:
     """Return the entries and results the requesting turn had just read, in at most three lines.
 
     Lines quoted by the request come first (`is_quoted`: the request names the entry, or the same file), then
@@ -145,13 +145,13 @@ def build_request_context(org: Organisation, snapshot: RequestsSnapshot, request
     no lines, because no turn made the request.
     """
     base_fields: Json = {"identity": request.identity, "tick": request.tick, "agent": request.asker, "notes": ""}
-    if request.asker in snapshot.people:
+    if request.asker in org_requests.people:
         return {**base_fields, "lines": [], "more": 0, "wrong": ""}
     try:
         facts = org.get_cache(_TurnContextCache).get_context(request.tick, request.asker)
     except (CorruptState, UsageError) as error:
         return {**base_fields, "lines": [], "more": 0, "wrong": str(error)}
-    builder = _RequestContextBuilder(org, snapshot)
+    builder = _RequestContextBuilder(org, org_requests)
     lines = [
         *builder.list_askers(request, facts["request"]),
         *builder.list_new_entries(facts["entries"]),
@@ -218,15 +218,15 @@ def _build_result_line(index: int, use: Json) -> Json:
 class _RequestContextBuilder:
     """Builds lines from entries, with the author and the trust label."""
 
-    def __init__(self, org: Organisation, snapshot: RequestsSnapshot) -> None:
-        self._index, self._snapshot = org.get_cache(EntryIndex), snapshot
+    def __init__(self, org: Organisation, org_requests: OrgRequests) -> None:
+        self._index, self._org_requests = org.get_cache(EntryIndex), org_requests
         self._config: Config = load_config(org)
         self._agents = survey_agents(org).agents
         self._trust_of = make_trust_lookup(org, self._config, self._agents)
 
     def list_askers(self, request: RequestView, served_id: str) -> list[Json]:
         """Return lines for the request the turn served, and for the first request of its chain."""
-        requests = self._snapshot.requests
+        requests = self._org_requests.requests
         served_request = requests.by_identity.get(served_id) or requests.by_identity.get(request.parent or "")
         if served_request is None:
             return []

@@ -193,7 +193,7 @@ SHOWN_WHEN_AMBIGUOUS = 10
 
 
 @dataclass(frozen=True)
-class RequestsSnapshot:
+class OrgRequests:
     """The requests of an organisation, with the agents, the agents operated by persons, and the broken resumes."""
 
     requests: AllRequests
@@ -218,36 +218,36 @@ class _RequestsCache:
     """
 
     def __init__(self, _: Organisation) -> None:
-        self.snapshot: RequestsSnapshot | None = None
+        self.org_requests: OrgRequests | None = None
         self.sources: tuple[object, ...] = ()
         self.valid_through: int | None = None
         self.valid_until = ""
 
-    def get(self, tick: int, at: str, *sources: object) -> RequestsSnapshot | None:
+    def get(self, tick: int, at: str, *sources: object) -> OrgRequests | None:
         """Return the requests before `tick` runs, unless an entry was written or a deadline has passed since."""
-        if self.snapshot is None or not all(map(is_, self.sources, sources)):
+        if self.org_requests is None or not all(map(is_, self.sources, sources)):
             return None
-        requests = self.snapshot.requests
+        requests = self.org_requests.requests
         if self.valid_until and at > self.valid_until:
             return None
         if tick < requests.tick or (self.valid_through is not None and tick > self.valid_through):
             return None
         if tick > requests.tick:
-            self.snapshot = replace(self.snapshot, requests=AllRequests(requests.by_identity, tick))
-        return self.snapshot
+            self.org_requests = replace(self.org_requests, requests=AllRequests(requests.by_identity, tick))
+        return self.org_requests
 
     def store(
-        self, snapshot: RequestsSnapshot, entries: Mapping[EntryName, OutboxEntry], survey: Survey, config: Config
-    ) -> RequestsSnapshot:
+        self, org_requests: OrgRequests, entries: Mapping[EntryName, OutboxEntry], survey: Survey, config: Config
+    ) -> OrgRequests:
         """Store the current requests and the inputs used to build them."""
-        requests = snapshot.requests
+        requests = org_requests.requests
         # an entry for a later tick, put there by hand, is part of the picture from then on
         before_next_entry = min((name.tick - 1 for name in entries if name.tick > requests.tick), default=None)
-        self.snapshot, self.sources = snapshot, (entries, survey, config)
+        self.org_requests, self.sources = org_requests, (entries, survey, config)
         self.valid_until = requests.next_moment
         ticks = (requests.next_deadline, before_next_entry)
         self.valid_through = min((tick for tick in ticks if tick is not None), default=None)
-        return snapshot
+        return org_requests
 
 
 def require_agents(org: Organisation, survey: Survey) -> None:
@@ -257,7 +257,7 @@ def require_agents(org: Organisation, survey: Survey) -> None:
         raise NotAnOrg("the folder has no agents/ folder", where=str(org), hint=hint)
 
 
-def load_requests(base_path: str | os.PathLike[str]) -> RequestsSnapshot:
+def load_requests(base_path: str | os.PathLike[str]) -> OrgRequests:
     """Return the requests before the next tick.
 
     With an `Organisation`, this function reads only new entries. Callers must not modify the result. Raises
@@ -268,8 +268,8 @@ def load_requests(base_path: str | os.PathLike[str]) -> RequestsSnapshot:
     require_agents(org, survey)
     entries, cache = (org.get_cache(RequestEntryIndex).refresh(list_agent_folders(org)), org.get_cache(_RequestsCache))
     at = timestamp(SystemClock().now())
-    if snapshot := cache.get(tick, at, entries, survey, config):
-        return snapshot
+    if org_requests := cache.get(tick, at, entries, survey, config):
+        return org_requests
     people = frozenset(survey.find_people(config))
     requests = build_requests(
         entries,
@@ -281,8 +281,8 @@ def load_requests(base_path: str | os.PathLike[str]) -> RequestsSnapshot:
         at=at,
         last_tick_of=lambda request: get_extended_last_tick(org, request, people=people, current_tick=tick),
     )
-    snapshot = RequestsSnapshot(requests, survey.agents, people, survey.broken)
-    return cache.store(snapshot, entries, survey, config)
+    org_requests = OrgRequests(requests, survey.agents, people, survey.broken)
+    return cache.store(org_requests, entries, survey, config)
 
 
 def find_request(requests: AllRequests, reference: str) -> RequestView:
@@ -299,6 +299,6 @@ def find_request(requests: AllRequests, reference: str) -> RequestView:
     raise UsageError(f'there is no request "{reference}"', hint=hint)
 
 
-def find_unreachable_assignees(request: RequestView, snapshot: RequestsSnapshot) -> list[str]:
+def find_unreachable_assignees(request: RequestView, org_requests: OrgRequests) -> list[str]:
     """Return the assignees without permission to read the asker: the request cannot reach them."""
-    return [assignee for assignee in request.assignees if not snapshot.may_read(assignee, request.asker)]
+    return [assignee for assignee in request.assignees if not org_requests.may_read(assignee, request.asker)]

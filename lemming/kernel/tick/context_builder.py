@@ -1,4 +1,4 @@
-"""Take the view of an organisation in which the turns of a tick run."""
+"""Build the `TickContext` of a tick: the agents that its turns see, and the plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lemming.kernel.tick.validation.agent_validation import require_valid_survey
 from lemming.kernel.tick_context import TickContext
 
 
-def take_snapshot(
+def build_tick_context(
     org: Organisation,
     config: Config,
     tick: int,
@@ -25,7 +25,7 @@ def take_snapshot(
     at: str = "",
     since: Callable[[], str] = str,
 ) -> TickContext:
-    """Take a snapshot of an organisation at the start of a tick. An interrupted attempt's `plan` is reused.
+    """Read an organisation at the start of a tick. An interrupted attempt's `plan` is reused.
 
     `at` is the tick's clock reading; `since` returns the reading of the previous tick, if needed. Raises
     `ConfigError` for invalid settings.
