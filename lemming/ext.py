@@ -1,4 +1,4 @@
-"""Everything that a capability is written with. docs/capabilities.md builds one in ten minutes.
+"""Everything needed to write a capability. docs/capabilities.md builds one in ten minutes.
 
 A capability is one class: it reads files in `prepare`, decides about effects in `intercept`, keeps state in `reduce`.
 A name is loaded from the kernel when it is first used, so that a small capability loads little.

@@ -165,10 +165,10 @@ def find_old_entries(org: Organisation, survey: Survey, tick: int, retention: in
 
 
 class ProgressCounts:
-    """Counts of what an agent does again and again, as its ledger holds them (`in_vain` and `loops`).
+    """Counts of an agent's repeated actions, as in the ledger (`in_vain` and `loops`).
 
-    The engine warns an agent that goes round in a circle, and pauses it in the end. Where it would, `LeftToEngine` is
-    raised. `counts`: equal calls with equal results, and equal memories, by key, while results wait.
+    The engine warns an agent in a loop, and pauses the agent in the end. Here `LeftToEngine` is raised instead.
+    `counts`: equal calls with equal results, and equal memories, by key, while results wait.
     """
 
     def __init__(self, name: str, before: AgentState, settings: LoopSettings) -> None:

@@ -30,8 +30,8 @@ class TickContext(ObjectCache):
 
     Made by `build_tick_context`.
 
-    `reports`: of the tick's finished turns, by agent. A turn may use only those of turns that it waits for: others may
-    finish sooner by chance.
+    `reports`: of the tick's finished turns, by agent. A turn may use only the reports of turns in its waits: any other
+    turn may finish sooner by chance.
     """
 
     org: Organisation

@@ -23,11 +23,11 @@ Json = dict[str, Any]
 class LineTrace:
     """A line and its origin.
 
-    `revision`: branch or HEAD that was read. `commit`, `author`, `at`: as git names them. `agent` is empty for a line that
-    no worker wrote, and the fields after it too. `tick`: of the turn that ran the harness. `merge_tick`: of the merge.
+    `revision`: the branch read, or HEAD. `commit`, `author`, `at`: from git. `agent` and the fields after it are empty
+    for a line not written by a worker. `tick`: of the turn that ran the harness. `merge_tick`: of the merge.
     `harness`: with version. `request`: identity of the turn's request, with its text in `text`; `asked_by`: the agent or
     person who began the chain of requests, by the request `first_request`. `approved_by`, `approval`: person and entry of a
-    decision. `problem`: the reason that the turn is not known.
+    decision. `problem`: the reason for an unknown turn.
     """
 
     repository: str

@@ -137,7 +137,7 @@ class JournalTick:
 
     `at`: its clock time. `after`: the previous tick with a journal. `order`: the agents that take a turn.
     `people`: agents with a person or a channel in their place. `last_at`: time of the last answer. `latest_at`:
-    time of the last line that has one. `epochs`: numbers of the engines that worked on the tick. `totals`: empty
+    time of the last line with a time. `epochs`: numbers of the engines that worked on the tick. `totals`: empty
     until the tick is committed. `expired`: removed entry files. `problem`: the first unreadable line,
     or empty.
     """

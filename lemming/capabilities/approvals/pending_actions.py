@@ -110,7 +110,7 @@ class CallApprovals:
 
     def _find_denial(self, sha256: str, binds: Json) -> str:
         """Return the refusal of a call that a person denied for the same request, or an empty text."""
-        request = self._inputs.task.begun.request if self._inputs.task else ""
+        request = self._inputs.current_request.begun.request if self._inputs.current_request else ""
         for denial in self._snapshot.get("denied", ()) if request else ():
             if (denial["request"], denial["sha256"], denial["binds"]) == (request, sha256, binds):
                 reason = f": {denial['reason']}" if denial["reason"] else ""
@@ -128,9 +128,9 @@ class CallApprovals:
 
     def _pending_calls(self) -> Iterator[Mapping[str, Any]]:
         """Yield the pending calls of this turn, and of other requests."""
-        task = self._inputs.task
+        request = self._inputs.current_request
         for open_request in self._inputs.state.requests:
-            if task is None or open_request.key != task.begun.key:
+            if request is None or open_request.key != request.begun.key:
                 states = (part.held for part in open_request.open_sub_requests)
                 yield from (state[DECISION_RULES] for state in states if DECISION_RULES in state)
         for record in self._finished.values():

@@ -282,15 +282,15 @@ class OutputGates:
 
         An answer to an unknown request counts as leaving.
         """
-        inputs, task = self._turn.inputs, self._turn.request
+        inputs, request = self._turn.inputs, self._turn.request
         channels = self._snapshot.get("channels", ())
         if not channels or not parse_targets(payload).isdisjoint(channels):
             return bool(channels)
         if kind != "response":
             return False
         askers = dict(inputs.open_requests)
-        if task and task.request:
-            askers |= {task.request: task.asker, task.reference: task.asker}
+        if request and request.request:
+            askers |= {request.request: request.asker, request.reference: request.asker}
         askers_by_name = {
             name: asker for reference, asker in askers.items() for name in (reference, reference.rpartition("_")[2])
         }

@@ -60,7 +60,7 @@ class TurnSpendingLimits:
         self._tick_limits, self._answers = tick_limits, phase.answers
         self._get_reserved = phase.count_spending()
         self._rules = rules_at_stage(rules_for_agent(inputs.agent, settings), "spend")
-        self._name, self.request = inputs.agent.name, inputs.task.request if inputs.task else ""
+        self._name, self.request = inputs.agent.name, inputs.request_identity
         self._turn, self._plugins = inputs.turn, tuple(settings.plugins)
         self._lower_limits: list[float] = []  # dollars that limits leave for the current call
         self._snapshot = inputs.given

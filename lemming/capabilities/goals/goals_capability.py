@@ -202,13 +202,15 @@ class GoalLoop:
 
     def _find_drafts(self, end: End | None) -> list[OutboxEntry]:
         """Return the entries that would answer the request when the turn ends so."""
-        turn, task = self._turn, self._turn.request
-        if task is None or not task.request or turn.forced_end == "failed" or turn.is_handed_off:
+        turn, request = self._turn, self._turn.request
+        if request is None or not request.request or turn.forced_end == "failed" or turn.is_handed_off:
             return []
-        answers = task.find_answers(turn.entries)
-        if answers or end not in ("done", "repeats") or task.is_in_progress(turn.entries):
+        answers = request.find_answers(turn.entries)
+        if answers or end not in ("done", "repeats") or request.is_in_progress(turn.entries):
             return answers
-        return task.find_answers(task.mark_answer([*turn.entries]) or [])  # a message counts if nothing else answers
+        return request.find_answers(
+            request.mark_answer([*turn.entries]) or []
+        )  # a message counts if nothing else answers
 
     def _decide(self, drafts: list[OutboxEntry], end: End) -> End:
         number, limit = self._goal["turn"], self._goal["max_turns"]
@@ -246,9 +248,9 @@ class GoalLoop:
 
     def _set_receipts(self, receipts: Json) -> None:
         """Keep the receipts for every answer of the turn."""
-        task = self._turn.request
-        assert task, "only a request has a goal"
-        answers = task.find_answers(self._turn.entries) or self._find_drafts("done")
+        request = self._turn.request
+        assert request, "only a request has a goal"
+        answers = request.find_answers(self._turn.entries) or self._find_drafts("done")
         self._receipts = receipts, {answer.identity for answer in answers}
 
     def add_receipts(self, effect: EndTurn) -> Interception:

@@ -115,10 +115,10 @@ class VerificationLoop:
 
     def _applies_to_draft(self, progress: _JudgeProgress) -> bool:
         """Return True if a judge checks this draft. A judge of the asker checks answers only."""
-        task, entries = self._turn.request, self._turn.entries
-        if not progress.judge.asker or task is None:
+        request, entries = self._turn.request, self._turn.entries
+        if not progress.judge.asker or request is None:
             return True
-        return task.is_answered(entries) or not (task.is_in_progress(entries) or self._turn.is_handed_off)
+        return request.is_answered(entries) or not (request.is_in_progress(entries) or self._turn.is_handed_off)
 
     # --- asking ---------------------------------------------------------------------------------
 

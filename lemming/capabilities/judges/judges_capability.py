@@ -139,8 +139,8 @@ class JudgedDraft:
             case CallTool():
                 return self._block_handoff(effect)
             case TakeReply():
-                task, says_anything = self._turn.request, effect.reply.outbox_entries or effect.reply.tool_calls
-                if self.writes.is_sent_back and task and task.request and not says_anything:
+                request, says_anything = self._turn.request, effect.reply.outbox_entries or effect.reply.tool_calls
+                if self.writes.is_sent_back and request and request.request and not says_anything:
                     return Rejected(NOT_ANSWERED)
             case CarryOut():
                 outcome = yield effect

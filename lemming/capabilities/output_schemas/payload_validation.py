@@ -170,7 +170,7 @@ class PayloadValidator:
     """Validates a turn's entries. `violation`: the last answer's problem, or "". `schemas`: by request identity."""
 
     def __init__(self, inputs: TurnInputs, schemas: Mapping[str, Json]) -> None:
-        self._inputs, self._output, self._task = inputs, get_output_settings(inputs.agent), inputs.task
+        self._inputs, self._output, self._request = inputs, get_output_settings(inputs.agent), inputs.current_request
         self._schemas = schemas
         self.violation = ""
 
@@ -198,10 +198,11 @@ class PayloadValidator:
 
     def _find_answers(self, entries: list[NewEntry]) -> list[int]:
         """Return the indexes of the entries that will count as the answer to the turn's request."""
-        task = self._task
-        if task is None or not task.request:
+        request = self._request
+        if request is None or not request.request:
             return []
-        references, named = ((None, task.reference, task.request), collect_properties(self._schemas.get(task.request)))
+        references = (None, request.reference, request.request)
+        named = collect_properties(self._schemas.get(request.request))
         explicit = [
             index
             for index, entry in enumerate(entries)
@@ -210,7 +211,7 @@ class PayloadValidator:
         candidates = [
             index
             for index, entry in enumerate(entries)
-            if entry.kind in ANSWER_KINDS and entry.payload.get("target") in (None, task.asker, [], [task.asker])
+            if entry.kind in ANSWER_KINDS and entry.payload.get("target") in (None, request.asker, [], [request.asker])
         ]
         return explicit or candidates[-1:]
 
@@ -228,8 +229,8 @@ class PayloadValidator:
 
     def _requested_schema(self, new: NewEntry, *, is_answer: bool) -> Json | None:
         """Return the schema of the request that an entry answers, if any."""
-        if is_answer and self._task:
-            return self._schemas.get(self._task.request)
+        if is_answer and self._request:
+            return self._schemas.get(self._request.request)
         if new.kind != "response":
             return None
         reply_to, open_requests = new.payload.get("reply_to"), self._inputs.open_requests

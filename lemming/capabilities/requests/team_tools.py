@@ -183,7 +183,7 @@ class TeamCalls:
         return self._delegate(effect, tool) if (tool := self._tools.get(effect.tool)) else None
 
     def _delegate(self, effect: CallTool, tool: TeamTool) -> Interception:
-        turn, current = self._turn, self._turn.request
+        turn, request = self._turn, self._turn.request
         try:
             args = tool.parse_arguments(effect.args)
         except ToolError as error:
@@ -192,10 +192,10 @@ class TeamCalls:
             return Rejected(reason)
         message = args.pop("message")
         if tool.is_handoff:
-            assert current, "only a request is handed on"
-            turn.write_entry(current.make_handoff(message, tool.target, turn.tick), effect.at)
+            assert request, "only a request is handed on"
+            turn.write_entry(request.make_handoff(message, tool.target, turn.tick), effect.at)
             return Allowed(effect)
-        path = None if current else [turn.agent.name]  # otherwise it is filled in with the rest
+        path = None if request else [turn.agent.name]  # otherwise it is filled in with the rest
         options = {"deadline": args.get("deadline"), "join": args.get("wait"), "path": path}
         payload = {key: value for key, value in options.items() if value is not None}
         new = NewEntry("request", {"text": message, "target": tool.target, **payload}, [])
@@ -205,18 +205,18 @@ class TeamCalls:
     def _blocker(self, tool: TeamTool) -> str:
         """Return the reason a team tool cannot be used now, or an empty text."""
         turn = self._turn
-        team, current_request = get_team(turn.agent), turn.request or OWN_REQUESTS
+        team, request = get_team(turn.agent), turn.request or OWN_REQUESTS
         assert team, "its tools follow from it"
         if not turn.remaining_entries:
             return f"the turn may write no more than {turn.agent.turn.max_entries} entries"
         if tool.is_handoff:
-            if not current_request.request:
+            if not request.request:
                 return "nothing was asked of you that could be handed on"
-            hops = current_request.hops
+            hops = request.hops
             return f"refused: it was handed on {hops} times" if hops >= team.max_hops else ""
-        if len(current_request.path) + 1 >= team.max_depth:
-            waiting = len(current_request.path) + 1
+        if len(request.path) + 1 >= team.max_depth:
+            waiting = len(request.path) + 1
             return f"refused: {waiting} agents wait for each other already; answer it yourself"
-        if len(current_request.begun.asked) + turn.awaited_count >= team.max_asked:
+        if len(request.begun.asked) + turn.awaited_count >= team.max_asked:
             return f"refused: {team.max_asked} questions have been asked for it; answer with what you have"
-        return current_request.sub_request_blocker(turn.agent.name, {tool.target})
+        return request.sub_request_blocker(turn.agent.name, {tool.target})

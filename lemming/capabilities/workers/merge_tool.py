@@ -1,7 +1,7 @@
 """The tool `merge`: bring a worker's recorded patch onto its branch, once.
 
-The call is all that gates, judges and persons decide about. It needs no clone and no harness: tree and commit are made from
-the recorded patch in a bare repository of the engine. A repeated call finds the commit that it made before by its trailers.
+Gates, judges and persons decide about this call. The call needs no clone and no harness: tree and commit are made from the
+recorded patch in a bare repository of the engine. A repeated call finds the earlier commit by the trailers.
 """
 
 from __future__ import annotations

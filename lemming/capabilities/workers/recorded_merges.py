@@ -76,10 +76,10 @@ def _read_merges(org: Organisation, tick: int) -> Iterator[RecordedMerge]:
 
 
 def find_merge_problems(org: Organisation, ticks: Iterable[int]) -> Iterator[Problem]:
-    """Yield the recorded merges that their repositories do not have, and the recorded patches that are damaged.
+    """Yield the recorded merges missing from their repositories, and the damaged patches.
 
-    Commits are named by their content, so that a commit that is there has the files that were recorded. A branch that the
-    user has removed, and a repository that is gone, are no errors.
+    Commits are named by their content, so a commit in the repository has the recorded files. A branch removed by the
+    user, and a missing repository, are no errors.
     """
     tick_list, folder = [*ticks], Path(org.base) / paths.PATCHES
     for name in fs.list_names(folder) if folder.is_dir() else ():

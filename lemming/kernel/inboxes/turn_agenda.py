@@ -1,4 +1,4 @@
-"""Agenda of an agent: its tasks, the purpose of its next turn, and the entries left for other turns."""
+"""Agenda of an agent: the task of its next turn, and the entries left for other turns."""
 
 from __future__ import annotations
 
@@ -121,11 +121,12 @@ class RequestOutcome(NamedTuple):
 
 @accept_old_names
 class Task(NamedTuple):
-    """Task of a turn. `request` is None for a continuation of the agent's own sub-requests.
+    """Task of a turn, for its prompt: a request and its conversation. Calls and replies use the `CurrentRequest`.
 
-    `open_request`: progress of the request. `outcomes`: outcomes of the sub-requests. `thread`: earlier
-    entries of the same conversation, oldest first. `mark`: the mark after the commit. `path`: the chain of
-    agents waiting for the request, each for the next; people are left out.
+    `request`: the asking entry, or None for a continuation of the agent's own sub-requests. `open_request`: progress
+    of the request. `outcomes`: outcomes of the sub-requests. `thread`: earlier entries of the same conversation,
+    oldest first. `mark`: the mark after the commit. `path`: the chain of agents waiting for the request, each for the
+    next; people are left out.
     """
 
     request: OutboxEntry | None

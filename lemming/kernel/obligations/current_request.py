@@ -367,7 +367,7 @@ def has_handoff(entries: Iterable[OutboxEntry]) -> bool:
     return any(entry.kind == "request" and "hands_on" in entry.payload for entry in entries)
 
 
-def is_fruitless(task: CurrentRequest, error: LemmingError | None, answer_count: int) -> bool:
+def is_fruitless(current_request: CurrentRequest, error: LemmingError | None, answer_count: int) -> bool:
     """Return True if a failed turn counts as a failure of its request: for its answers, or for its time."""
     had_useless_reply = isinstance(error, (ContractError, ToolError)) and answer_count > 0
-    return bool(task.request) and (had_useless_reply or isinstance(error, TurnTooLong))
+    return bool(current_request.request) and (had_useless_reply or isinstance(error, TurnTooLong))

@@ -71,9 +71,9 @@ def find_key_owners(owned: Owned, keys: Iterable[str]) -> list[str]:
 
 
 def find_asked_capabilities(asker: Any, payload: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the capabilities that a request needs by its payload, or by the team of the agent that asks.
+    """Yield the capabilities needed by a request's payload, or by the team of the asking agent.
 
-    A request that was handed on holds the payload of the first one as `asked`.
+    After a handoff the payload has the payload of the first request as `asked`.
     """
     original = payload.get("asked") if "hands_on" in payload else None
     fields = {*payload, *(original if isinstance(original, dict) else ())}

@@ -1,6 +1,6 @@
-"""The capabilities that ship: import path, keys in user files, and the items that each one provides.
+"""The capabilities that ship: import path, keys in user files, and the provided items.
 
-A capability is a folder that can be deleted: only this list names a capability by its path.
+A capability is a removable folder: only this list names a capability by its path.
 `lemming.kernel.plugins.capability_spec` explains the entries, `lemming.kernel.plugins.capability_table` indexes them.
 """
 

@@ -96,7 +96,7 @@ class JournaledAnswers:
         self._check_count = 0
         self._urgent_entries: UrgentEntries | None = None
         self._requests: ModelRequests | None = None  # nothing checks the requests of most turns
-        if inputs.task or inputs.given or active:
+        if inputs.current_request or inputs.given or active:
             self._requests = ModelRequests(
                 runtime, journal, tick_context, inputs, self._answers, lambda: self._live_chain, self._sync_records
             )
@@ -362,7 +362,7 @@ class JournaledAnswers:
         optional_fields: dict[str, Any] = {"verdicts": verdicts} if verdicts else {}
         optional_fields |= to_attempt_fields(self._runtime.base, inputs, call, error.earlier)
         optional_fields |= self._requests.write_off(call) if self._requests else {}
-        is_for_request = inputs.task or inputs.open_requests or inputs.said_requests
+        is_for_request = inputs.current_request or inputs.open_requests or inputs.said_requests
         optional_fields |= {"at": self._runtime.now()} if is_for_request and is_final(error) else {}
         return ModelFailed(
             agent=self._name,

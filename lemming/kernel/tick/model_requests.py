@@ -86,7 +86,7 @@ class ModelRequests:
     ) -> None:
         self._runtime, self._journal, self._tick_context, self._inputs = runtime, journal, tick_context, inputs
         self._answers, self._get_chain, self._sync_records = answers, get_chain, sync_records
-        has_budget = inputs.task is not None and inputs.task.has_budget
+        has_budget = inputs.current_request is not None and inputs.current_request.has_budget
         self._reservations = Reservations(journal, inputs) if has_budget else None
         self._counts_models = False  # True: a limit counts the models of the settings, and no other program
         self._steps: Steps | None = None  # interceptors that await the current call
@@ -105,13 +105,15 @@ class ModelRequests:
         """Raise `OutOfCredits` if an agent that has `used` credits, or its turn's request, cannot pay for a model call."""
         inputs = self._inputs
         check_credits(entry, inputs.allocation, used)
-        if inputs.task is None:
+        if inputs.current_request is None:
             return
         replied = (answer for answer in self._answers.values() if isinstance(answer, ModelReplied))
         unsettled = NO_WRITE_OFF
         if self._reservations:  # possible spending of the turn beside its answers
             unsettled = self._reservations.write_off_total.add(self._reservations.reserved)
-        if reason := inputs.task.over_budget_reason(replied, unsettled, cost_bound(entry, max_input_tokens(request))):
+        if reason := inputs.current_request.over_budget_reason(
+            replied, unsettled, cost_bound(entry, max_input_tokens(request))
+        ):
             raise RequestOverLimit(reason)
 
     def admit(self, key: str, entry: ModelEntry, request: Request, used: float) -> Request:

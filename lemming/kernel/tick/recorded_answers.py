@@ -24,7 +24,6 @@ from lemming.kernel.journal.record_parts import FailedAttempt
 from lemming.kernel.journal.turn_report import GateVerdict, ToolUseJson, TurnReport
 from lemming.kernel.journal.write_offs import write_off_total
 from lemming.kernel.logging_config import EngineLog
-from lemming.kernel.obligations.current_request import CurrentRequest
 from lemming.kernel.obligations.grants import drop_used_approvals
 from lemming.kernel.plugins.capability_table import REQUEST_RULES
 from lemming.kernel.tools import ToolResult, interrupted_result
@@ -183,17 +182,20 @@ def abandon_turn(
 
     A call without a recorded end is recorded as unknown, so `lemming repair` lists the call.
     """
-    task, answers = inputs.task, [restore_answer(record) for record in records if isinstance(record, ModelReplied)]
+    current_request = inputs.current_request
+    replies = [record for record in records if isinstance(record, ModelReplied)]
+    answers = [restore_answer(record) for record in replies]
     finished, usage = [record for record in records if isinstance(record, ToolFinished)], spending_fields(answers)
     # The answers on record were paid for, although nothing of the turn is written.
     spent = charge_usage(inputs, answers, usage, "failed")
     # Only the capabilities of the turn know its labels and limits, so the turn stays until all of them are back.
-    capabilities = starting_capabilities(inputs, plugins, [REQUEST_RULES] if task else [])
-    if isinstance(task, CurrentRequest):  # the turn counts as a failure of its request
-        replies = [record for record in records if isinstance(record, ModelReplied)]
-        cost, counts = task.sum_costs(replies, write_off_total(records)), error == TurnBroke.__name__
-        if counts or (cost and task.counts_open_budgets):
-            spent.requests = task.state_after_failure(spent.requests, cost, counts=counts, calls=len(replies))
+    capabilities = starting_capabilities(inputs, plugins, [REQUEST_RULES] if current_request else [])
+    if current_request:  # the turn counts as a failure of its request
+        cost, counts = current_request.sum_costs(replies, write_off_total(records)), error == TurnBroke.__name__
+        if counts or (cost and current_request.counts_open_budgets):
+            spent.requests = current_request.state_after_failure(
+                spent.requests, cost, counts=counts, calls=len(replies)
+            )
     state = drop_used_approvals(spent, records)
     results, tools, remarks = _describe_side_effects(journal, inputs, records)
     results = _label_results(capabilities, inputs, finished, results)
@@ -215,7 +217,7 @@ def abandon_turn(
         stopped=stopped,
         turn=inputs.turn,
         # Records of first turns never had it; a further turn needs it when the tick is attempted again.
-        request=task.request if task and inputs.turn else "",
+        request=inputs.request_identity if inputs.turn else "",
         **usage,
     )
     return TurnOutcome(report, state, lambda: state)

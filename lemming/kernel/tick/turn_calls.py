@@ -343,5 +343,5 @@ class LiveCalls:
             began_at=self._tick_context.at,
             index=view.number,
             deadline=self._deadline,
-            answered=self._inputs.task.answered_calls if self._inputs.task else (),
+            answered=self._inputs.current_request.answered_calls if self._inputs.current_request else (),
         )

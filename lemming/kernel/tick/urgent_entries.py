@@ -1,7 +1,7 @@
-"""Urgent entries: messages of persons that reach an agent while its turn is running.
+"""Urgent entries: messages of persons that reach an agent during a running turn.
 
-The turn looks before each question to its model but the first. What it finds is recorded before the question, and a
-repeated turn reads the record alone. An entry that does not qualify stays unread, for the agent's next turn.
+The turn looks for messages before each model call but the first. A message is recorded before the call, and a repeated
+turn reads only the record. Any other entry stays unread, for the agent's next turn.
 """
 
 from __future__ import annotations

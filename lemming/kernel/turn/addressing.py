@@ -82,16 +82,16 @@ class Readers:
 
 def complete_entry(turn_state: TurnStateValues, new_entry: NewEntry, *, alone: bool) -> NewEntry | Rejected:
     """Return an entry with the `reply_to` or parent request filled in; reject a cycle of requests."""
-    inputs, current = turn_state.inputs, turn_state.inputs.task
+    inputs, current_request = turn_state.inputs, turn_state.inputs.current_request
     if new_entry.kind == "request" and "hands_on" in new_entry.payload:
         return _check_handoff(turn_state, new_entry)
-    if current and not alone:
-        new_entry = current.complete_entry(new_entry, inputs.tick, inputs.agent.name)
+    if current_request and not alone:
+        new_entry = current_request.complete_entry(new_entry, inputs.tick, inputs.agent.name)
     new_entry = _address_answer(new_entry, inputs.open_requests)
-    if current is None or new_entry.kind != "request":
+    if current_request is None or new_entry.kind != "request":
         return new_entry
     targets = parse_targets(new_entry.payload)
-    if reason := current.sub_request_blocker(inputs.agent.name, targets):
+    if reason := current_request.sub_request_blocker(inputs.agent.name, targets):
         return Rejected(reason)
     unbounded = inputs.given.get(REQUEST_RULES, {}).get("beyond_budget", ())
     if name := next((target for target in sorted(targets) if target in unbounded), ""):
@@ -109,17 +109,17 @@ def _check_handoff(turn_state: TurnStateValues, new_entry: NewEntry) -> NewEntry
     of this turn, at most once, to an agent listed in `hand_to`. The entry may come from a call of
     `hand_to_*`, from the approval of such a call, or from the model's own text.
     """
-    inputs, current, payload = turn_state.inputs, turn_state.inputs.task, new_entry.payload
+    inputs, current_request, payload = turn_state.inputs, turn_state.inputs.current_request, new_entry.payload
     team, text, target = inputs.agent.extensions.get("team"), payload.get("text"), payload.get("target")
-    is_own = current and current.request and payload["hands_on"] == current.reference
+    is_own = current_request and current_request.request and payload["hands_on"] == current_request.reference
     is_own = is_own and not has_handoff(turn_state.entries)
-    if current is None or not is_own or team is None or target not in team.hand_to or not isinstance(text, str):
+    if current_request is None or not is_own or team is None or target not in team.hand_to or not isinstance(text, str):
         return Rejected(
             "refused: hands_on is the engine's to write; call hand_to_NAME to hand on what was asked of you"
         )
-    if current.hops >= team.max_hops:
-        return Rejected(f"refused: it was handed on {current.hops} times")
-    handoff = current.make_handoff(text, str(target), inputs.tick)
+    if current_request.hops >= team.max_hops:
+        return Rejected(f"refused: it was handed on {current_request.hops} times")
+    handoff = current_request.make_handoff(text, str(target), inputs.tick)
     return new_entry._replace(payload={**payload, **handoff.payload})
 
 

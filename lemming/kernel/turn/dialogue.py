@@ -75,13 +75,13 @@ def make_dialogue(turn_state: TurnState) -> Dialogue | None:
         return None
     if conversation := turn_state.strategy_turn.conversation:
         # A request is shown again from its entry. Inbox entries are marked as read and never shown again.
-        start = len(inputs.prompt) - (inputs.task is None)
+        start = len(inputs.prompt) - (inputs.current_request is None)
         messages = drop_unanswered(conversation[start:])
     else:  # no model was called: approved calls need another approval
         messages = drop_unanswered(inputs.dialogue)
     if not messages:
         return None
-    own_key = inputs.task.begun.key if inputs.task else ""
+    own_key = inputs.current_request.begun.key if inputs.current_request else ""
     other_requests = (request for request in inputs.state.requests if request.key != own_key and request.dialogue)
     used_bytes = sum(len(dump_compact(request.dialogue.as_json())) for request in other_requests if request.dialogue)
     short = shorten_messages(messages, min(MAX_DIALOGUE_BYTES, MAX_DIALOGUES_BYTES - used_bytes))
@@ -233,8 +233,8 @@ def continue_dialogue(
     inputs: TurnInputs, dialogue: Dialogue, pending: PendingParts, labels: PromptLabels
 ) -> list[Message]:
     """Return the messages behind the prompt of a continued turn: the stored messages, then the new ones."""
-    assert inputs.task, "a turn that goes on is for something"
-    results = pair_with_calls(inputs.task.begun, dialogue, pending.results)
+    assert inputs.current_request, "a turn that goes on is for something"
+    results = pair_with_calls(inputs.current_request.begun, dialogue, pending.results)
     messages = [*inputs.prompt, *dialogue.messages]
     rendered = render_results(inputs.model, inputs.form, messages, results)
     rendered = attach_found_tools(rendered, list_found_tools(result for result, _ in results))

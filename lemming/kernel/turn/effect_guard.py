@@ -1,7 +1,7 @@
-"""What a plugin's interceptor gets of an effect, and what it may pass on.
+"""Guard of effects against the interceptors of plugins: copies to read, and a check of the effect passed on.
 
-It gets copies of the values that can be changed in place: a cache, a record and another capability share none of them with
-it. What it changes nevertheless in its copy is refused by name. The capabilities that ship get the effects themselves.
+Values that can be changed in place are lent as copies, which no cache, record or other capability shares. A change of
+such a copy is refused by name. The capabilities that ship get the effects themselves.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The live phase of a turn: its effects, and the tick, files and records as they are.
+"""The live phase of a turn: its effects, and the current tick, files and records.
 
     RunTool (may the call run?)  ->  StartTool (it starts)  ->  the tool, CheckResult  ->  recorded result
     SendRequest (may the model be asked?)  ->  the model  ->  recorded answer
 
-Outcomes are part of the recorded result and are not computed again, so an interceptor of these effects may read files
-as they are now.
+Outcomes are part of the recorded result and are not computed again, so an interceptor of these effects may read current
+files.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.object_cache import ObjectCache
 from lemming.kernel.turn.turn_effects import Effect, LiveEffect
@@ -105,6 +106,7 @@ class TickScope(ObjectCache):
     _caches: dict[Any, Any] = field(default_factory=dict)
 
 
+@accept_old_names
 @dataclass
 class LivePhase(ObjectCache):
     """The live phase of one turn.
@@ -129,9 +131,9 @@ class LivePhase(ObjectCache):
     _caches: dict[Any, Any] = field(default_factory=dict)
 
     @property
-    def task(self) -> CurrentRequest | None:
+    def current_request(self) -> CurrentRequest | None:
         """The request that the turn serves, or None."""
-        return self.inputs.task
+        return self.inputs.current_request
 
     @property
     def tick_context(self) -> TickContext:

@@ -67,7 +67,7 @@ def count_loop(inputs: TurnInputs, loop: Loop) -> tuple[dict[str, int], str]:
         del counts[next(iter(counts))]
     counts[key] = times = old_counts.get(key, 0) + 1
     # A failure during a request fails the request, and the asker is informed.
-    if limits is None or times < limits.stop_after or (inputs.task and inputs.task.request):
+    if limits is None or times < limits.stop_after or inputs.request_identity:
         return counts, ""
     return {}, f"{times} of its turns {loop.description}"
 

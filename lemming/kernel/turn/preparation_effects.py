@@ -2,8 +2,8 @@
 
     ReceiveEntry -> LabelPrompt -> ShowEntry, ShowMemory, ShowFile, ShowEarlierResult -> SelectContext -> BuildPrompt
 
-They are passed before the record `turn_started`, so that an interceptor of these types may read files. It gets a
-`Preparation` as its turn. A type that no capability of the turn handles costs nothing: no effect is created.
+All are passed before the record `turn_started`, so an interceptor of these types may read files; its turn is a
+`Preparation`. A type without an interceptor in the turn costs nothing: no effect is created.
 """
 
 from __future__ import annotations

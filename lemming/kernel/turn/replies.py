@@ -28,7 +28,7 @@ def read_reply(turn_state: TurnStateValues, answer: Answer, keep: Keep) -> TurnR
     """Return the reply in an answer. Raises `ContractError` for an invalid reply."""
     require_usable_finish(answer.finish, answer.text)
     inputs, chain = turn_state.inputs, turn_state.chain
-    needs_answer = bool(inputs.task and inputs.task.request) and not turn_state.may_skip_response
+    needs_answer = bool(inputs.current_request and inputs.current_request.request) and not turn_state.may_skip_response
     try:
         reply = _parse(turn_state, answer, keep)
         if reply.tool_calls:
@@ -56,7 +56,7 @@ def read_reply(turn_state: TurnStateValues, answer: Answer, keep: Keep) -> TurnR
 def _parse(turn_state: TurnStateValues, answer: Answer, keep: Keep) -> TurnReply:
     """Return the reply from the text and calls of an answer. Text beside calls is a note."""
     inputs, chain, limits = turn_state.inputs, turn_state.chain, turn_state.inputs.agent.turn
-    has_request = inputs.task is not None or (inputs.form is not None and inputs.form.requests)
+    has_request = inputs.current_request is not None or (inputs.form is not None and inputs.form.requests)
     kinds = (*limits.kinds, *({"response"}.difference(limits.kinds) if has_request else ()))
     # Turns of version 0.2.0 required every part.
     keep = "sound" if keep == "all" and inputs.loops is not None else keep

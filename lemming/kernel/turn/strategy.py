@@ -86,7 +86,8 @@ class Turn:
     @property
     def request(self) -> str:
         """Id of the turn's request, or an empty string for an inbox turn."""
-        return self._state.inputs.task.reference if self._state.inputs.task and self._state.inputs.task.request else ""
+        current_request = self._state.inputs.current_request
+        return current_request.reference if current_request and current_request.request else ""
 
     @property
     def results(self) -> Sequence[Mapping[str, Any]]:
@@ -245,7 +246,7 @@ class Turn:
         form = self._state.inputs.form
         is_native_stop = form is not None and form.style == "native" and answer.finish == "stop"
         if is_native_stop and not (answer.calls or answer.text.strip()):  # the backend says nothing more
-            if not self._state.inputs.task and self._state.accepted_count:  # nobody waits for an answer
+            if not self._state.inputs.current_request and self._state.accepted_count:  # nobody waits for an answer
                 return TurnReply()
             if self._has_continuation:  # the text came with the memory calls before
                 answer = replace(answer, text=self._last_text)
@@ -278,7 +279,7 @@ class Turn:
         offered = offer_found_tools(messages, inputs.schema, list_earlier_found_tools(inputs), used_tools)
         if inputs.form is None:
             return offered
-        stored_results = inputs.task.begun.results if inputs.task and inputs.dialogue else ()
+        stored_results = inputs.current_request.begun.results if inputs.current_request and inputs.dialogue else ()
         results, memories = without_notices([*stored_results, *self._state.results.items]), self._stored_memories
         if not (results or memories):
             return offered

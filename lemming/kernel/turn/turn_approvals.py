@@ -191,7 +191,7 @@ def store_results(turn_state: TurnState, earlier_results: Sequence[Json], number
     for index, number in numbers.items():
         results[index] = turn_state.results.items[number]
     turn_state.move_awaited({number + 1: index + 1 for index, number in numbers.items()})
-    ids = list_call_ids(turn_state.inputs.task.begun) if turn_state.inputs.task else []
+    ids = list_call_ids(turn_state.inputs.current_request.begun) if turn_state.inputs.current_request else []
     turn_state.results.replace(results, [*[""] * (len(results) - len(ids)), *ids])
 
 
@@ -233,7 +233,7 @@ def _continue_dialogue(
 
 def _pair_results(turn_state: TurnState, numbers: Mapping[int, int], earlier_results: Sequence[Json]) -> CallResults:
     """Return all pending results, with the results of the calls just made in their slots."""
-    open_request = turn_state.inputs.task.begun if turn_state.inputs.task else None
+    open_request = turn_state.inputs.current_request.begun if turn_state.inputs.current_request else None
     dialogue = open_request.dialogue if open_request else None
     assert open_request, "a turn that goes on is for something"
     assert dialogue, "it goes on with what was said"

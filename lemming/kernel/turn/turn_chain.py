@@ -87,6 +87,6 @@ _WITHOUT_REQUESTS = LISTED.keys() - {REQUEST_RULES, DECISION_RULES}
 def has_requests(inputs: TurnInputs) -> bool:
     """Return True if a turn serves, shows or can create requests: to a team or to persons."""
     is_shown = inputs.open_requests or inputs.said_requests
-    if inputs.task or is_shown or inputs.state.requests or "team" in inputs.agent.extensions:
+    if inputs.current_request or is_shown or inputs.state.requests or "team" in inputs.agent.extensions:
         return True
     return not inputs.given.keys() <= _WITHOUT_REQUESTS

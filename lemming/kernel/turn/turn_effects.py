@@ -264,10 +264,10 @@ class Withdraw(Effect):
 
 @dataclass(frozen=True, kw_only=True)
 class EndTurn(Effect):
-    """The end of the turn, with the error that ended it, if any, and the entries that it leaves.
+    """The end of the turn, with its error, if any, and its entries.
 
-    `failure_entries`: entries that are written although the turn has failed. `drops_files`: its files and memories are
-    not written.
+    `failure_entries`: entries written although the turn has failed. `drops_files`: files and memories are not
+    written.
     """
 
     end: End

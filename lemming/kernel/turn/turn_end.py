@@ -34,7 +34,7 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
     """Return the outcome. A failed turn writes nothing except costs and messages for the next turn."""
     if turn_state.events:
         turn_state.restore_entry_order()
-    if turn_state.inputs.task and turn_state.inputs.task.request:
+    if turn_state.inputs.request_identity:
         turn_state.note_handoff()
     elif turn_state.get_status(end) == "waiting" and not turn_state.pending_indexes and turn_state.repeats.is_cycling:
         end = "repeats"  # no further turn is taken for results that only repeat earlier ones
@@ -43,7 +43,7 @@ def build_outcome(turn_state: TurnState, end: End, error: LemmingError | None = 
     if EndTurn in turn_state.chain.handled:
         ended = turn_state.chain.decide(EndTurn(end=end, error=error, entries=(*turn_state.entries,)))
         end = ended.end if isinstance(ended, EndTurn) else end
-    if turn_state.strategy_turn.note and not (turn_state.inputs.task or turn_state.pending_indexes):
+    if turn_state.strategy_turn.note and not (turn_state.inputs.current_request or turn_state.pending_indexes):
         # For the agent's next turn, as a result.
         turn_state.results.leave("strategy", ToolResult(True, turn_state.strategy_turn.note))
     status = turn_state.get_status(end)
@@ -103,7 +103,7 @@ def _report(
         removed=[effect.path_key for effect in effects if effect.removes],
         written_ahead=sorted(turn_state.written_ahead),
         remarks=turn_state.remarks,
-        request=turn_state.inputs.task.request if turn_state.inputs.task else "",
+        request=turn_state.inputs.request_identity,
         turn=turn_state.inputs.turn,
         verdicts=cast(list[VerdictJson], turn_state.verdicts),
         lost=turn_state.write_off.as_json() if turn_state.write_off.calls else None,
@@ -122,7 +122,7 @@ def _waiting_reason(turn_state: TurnState) -> str:
     if turn_state.pause_reason or turn_state.strategy_turn.note:
         return turn_state.pause_reason or turn_state.strategy_turn.note
     if not turn_state.results.unshown:
-        return "the request is not answered yet" if turn_state.inputs.task else "its credits are used up"
+        return "the request is not answered yet" if turn_state.inputs.current_request else "its credits are used up"
     if not (count := len(without_notices(turn_state.results.unshown))):
         return "its last reply was unusable"
     return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
@@ -233,7 +233,7 @@ def _count_loops(
         return {}, ""
     if turn_state.repeats.has_learned or not all(turn_state.repeats.calls_of_turn.values()):
         return {}, ""
-    if not turn_state.entries or (turn_state.inputs.task and turn_state.inputs.task.request):
+    if not turn_state.entries or turn_state.inputs.request_identity:
         return loop_breaker.select_request_counts(old_counts), ""  # says nothing about requests of the agent's own
     request_loop = loop_breaker.requests_loop(turn_state.entries)
     return loop_breaker.count_loop(turn_state.inputs, request_loop) if request_loop else ({}, "")
@@ -314,25 +314,26 @@ def record_open_requests(
     turn_state: TurnState, state: AgentState, status: Status, end: End, error: LemmingError | None
 ) -> None:
     """Record the current request of the turn, and the open requests after a turn with this end."""
-    current = turn_state.inputs.task
+    current_request = turn_state.inputs.current_request
     if is_applied(status):
         state.serving, state.requests = _find_open_requests(turn_state, end)
-        if current or turn_state.pending_indexes:  # the results are stored with the open request
+        if current_request or turn_state.pending_indexes:  # the results are stored with the open request
             are_stored = any(open_request.results == state.results for open_request in state.requests)
             remaining = () if are_stored else state.results
             state.results, state.in_vain = tuple(filter(is_notice, remaining)), {}
-    elif current:
-        if status == "failed" or (turn_state.write_off and current.counts_open_budgets):
+    elif current_request:
+        if status == "failed" or (turn_state.write_off and current_request.counts_open_budgets):
             calls = len(turn_state.answers)
-            counts, cost = is_fruitless(current, error, calls), turn_state.cost
-            state.requests = current.state_after_failure(state.requests, cost, counts=counts, calls=calls)
+            counts, cost = is_fruitless(current_request, error, calls), turn_state.cost
+            state.requests = current_request.state_after_failure(state.requests, cost, counts=counts, calls=calls)
         if turn_state.failure_entries:
-            state.requests = tuple(item for item in state.requests if item.key != current.begun.key)
+            state.requests = tuple(item for item in state.requests if item.key != current_request.begun.key)
 
 
 def _find_open_requests(turn_state: TurnState, end: End) -> tuple[str, tuple[OpenRequest, ...]]:
     """Return the request of the turn, and the open requests after the turn."""
-    current, entries, earlier_requests = turn_state.inputs.task, turn_state.entries, turn_state.inputs.state.requests
+    current_request, entries = turn_state.inputs.current_request, turn_state.entries
+    earlier_requests = turn_state.inputs.state.requests
     calls = {  # by entry with an awaited answer: the number, from 1, among the unshown results
         entry: sum(number < position for number in turn_state.results.unshown_indexes)
         for entry, position in turn_state.pending_indexes.items()
@@ -349,22 +350,22 @@ def _find_open_requests(turn_state: TurnState, end: End) -> tuple[str, tuple[Ope
             **spending,
         )
 
-    if current is None:
+    if current_request is None:
         own_entries = [entry for entry in entries if entry.identity in calls]
         own_requests = [advance(OWN_REQUESTS, own_entries)] if own_entries else []
         return "", (*_find_still_open(turn_state), *own_requests)
-    other_requests = tuple(item for item in earlier_requests if item.key != current.begun.key)
+    other_requests = tuple(item for item in earlier_requests if item.key != current_request.begun.key)
     is_served = turn_state.is_answered or turn_state.is_handed_off
-    if is_served if current.request else not turn_state.results.actionable:
+    if is_served if current_request.request else not turn_state.results.actionable:
         pending = [entry for entry in entries if entry.identity in turn_state.pending_states]
         own_entries = [entry for entry in pending if "parent" not in entry.payload]
         own_requests = [advance(OWN_REQUESTS, own_entries)] if own_entries else []
-        return current.request, (*other_requests, *own_requests)
+        return current_request.request, (*other_requests, *own_requests)
     counts, model_calls = turn_state.repeats.repeat_counts, len(turn_state.answers)
-    updated = advance(current, entries, cost=turn_state.cost, failed_attempts=counts, model_calls=model_calls)
+    updated = advance(current_request, entries, cost=turn_state.cost, failed_attempts=counts, model_calls=model_calls)
     is_stuck = end == "unanswered" and not (turn_state.may_skip_response or turn_state.strategy_turn.note)
     is_stuck = is_stuck and not (updated.open_sub_requests or updated.results or turn_state.repeats.has_learned)
-    return current.request, (*other_requests, replace(updated, stands_still=is_stuck))
+    return current_request.request, (*other_requests, replace(updated, stands_still=is_stuck))
 
 
 def _find_still_open(turn_state: TurnState) -> tuple[OpenRequest, ...]:

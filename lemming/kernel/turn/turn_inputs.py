@@ -180,7 +180,7 @@ def gather_inputs(
         read=task.mark if task else inbox.mark,
         warned=warned,
         fingerprint=turn_context.fingerprint,
-        task=request,
+        current_request=request,
         open_requests={request.identity: request.agent for request in requests},
         said_requests={} if task or not inbox.unread else _find_inbox_requests(agent, inbox.unread, requests),
         damaged=frozenset(PurePosixPath(problem.file).name.removesuffix(".json") for problem in memories.problems),
@@ -273,8 +273,8 @@ def _record_fields(gathered: GatheredInputs) -> dict[str, Any]:
         fields["inputs"] = inputs.fingerprint
     if inputs.damaged:
         fields["damaged"] = sorted(inputs.damaged)
-    if inputs.task:
-        fields["task"] = inputs.task.as_json()
+    if inputs.current_request:
+        fields["task"] = inputs.current_request.as_json()
     for key, value in zip(OPTIONAL_FIELDS, _get_optional_fields(inputs), strict=True):
         if value:
             fields[key] = value
@@ -300,7 +300,7 @@ def from_record(record: TurnStarted, tick: int, at: str) -> TurnInputs:
         read=ReadMark.from_json(record.read),
         fingerprint=record.inputs,
         damaged=frozenset(record.damaged),
-        task=CurrentRequest.from_json({"at": at, **record.task}) if record.task else None,
+        current_request=CurrentRequest.from_json({"at": at, **record.task}) if record.task else None,
         **{key: getattr(record, key) for key in OPTIONAL_FIELDS},
     )
 

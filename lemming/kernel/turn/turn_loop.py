@@ -43,8 +43,8 @@ def run_strategy(turn_state: TurnState, strategy: Strategy | None = None, wraps:
 
     `wraps`: what capabilities run around it, outermost first.
     """
-    task = turn_state.inputs.task
-    if task and (reason := task.failure_reason):  # no reply could change the outcome
+    current_request = turn_state.inputs.current_request
+    if current_request and (reason := current_request.failure_reason):  # no reply could change the outcome
         turn_state.fail_request(reason)
         return "done"
     if turn_state.approvals and (end := turn_state.approvals.start()):

@@ -54,7 +54,8 @@ class TurnState(TurnWrites):
         self, messages: Sequence[Message], model: str, schema: dict[str, Any] | None, asked_by: str
     ) -> Answer:
         """Ask a question that all capabilities agreed to."""
-        if self.inputs.task and (reason := self.inputs.task.over_budget_reason(self.answers, self.write_off)):
+        request = self.inputs.current_request
+        if request and (reason := request.over_budget_reason(self.answers, self.write_off)):
             raise RequestOverLimit(reason)
         try:
             answer = self.source.ask(self.call_count, [*messages], model, schema)

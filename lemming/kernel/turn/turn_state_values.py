@@ -77,14 +77,14 @@ class TurnStateValues:
 
     def __post_init__(self) -> None:
         inputs, self.results = self.inputs, TurnResults(self.source.has_call)
-        failed_calls = (inputs.task.begun if inputs.task else inputs.state).in_vain
+        failed_calls = (inputs.current_request.begun if inputs.current_request else inputs.state).in_vain
         self.repeats = RepeatDetector(failed_calls, inputs.loops)
 
     @property
     def is_answered(self) -> bool:
-        """True if the turn's task has an answer."""
-        task = self.inputs.task
-        return task is not None and task.is_answered(self.entries)
+        """True if the turn's request has an answer."""
+        current_request = self.inputs.current_request
+        return current_request is not None and current_request.is_answered(self.entries)
 
     @property
     def trust_label(self) -> str:
@@ -104,10 +104,12 @@ class TurnStateValues:
     @property
     def cost(self) -> float:
         """Cost of the turn so far, in the unit of the budget of its request."""
-        current = self.inputs.task
-        if current is None:
+        current_request = self.inputs.current_request
+        if current_request is None:
             return 0.0
-        return current.sum_costs(self.answers, self.write_off if current.counts_open_budgets else NO_WRITE_OFF)
+        return current_request.sum_costs(
+            self.answers, self.write_off if current_request.counts_open_budgets else NO_WRITE_OFF
+        )
 
     def get_status(self, end: End) -> Status:
         """Return the status of a turn with this end. Without an answer nothing can resume."""

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lemming.kernel.agents import Agent
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.contract import ToolCall, TurnReply
 from lemming.kernel.base.errors import ProviderError
 from lemming.kernel.base.turn_numbers import first_number
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from lemming.kernel.turn.turn_effects import AskPerson
 
 
+@accept_old_names
 @dataclass(kw_only=True, slots=True)  # made for every turn, and a frozen one takes three times as long
 class TurnInputs:
     """Inputs of a turn, all recorded in the journal before the first model call.
@@ -56,7 +58,7 @@ class TurnInputs:
     """Digests of the agent's files besides entries, for `"wake": "changed"`; None for an agent that wakes otherwise."""
     damaged: frozenset[str] = frozenset()
     """Keys of memories whose files a person damaged, which are not overwritten."""
-    task: CurrentRequest | None = None
+    current_request: CurrentRequest | None = None
     """The request of the turn, made from the `Task` of the agenda, or None for a turn about the inbox."""
     open_requests: dict[str, str] = field(default_factory=dict)
     """The askers by identity of the open requests shown beside others."""
@@ -74,6 +76,11 @@ class TurnInputs:
     """The digests of the agent's memories as the turn began; None: a record does not have them."""
     problem: ProviderError | None = None
     """Error raised by each model call: the resume or the settings have changed since the record. Not recorded."""
+
+    @property
+    def request_identity(self) -> str:
+        """The identity of the turn's request, or an empty text in a turn about the inbox."""
+        return self.current_request.request if self.current_request else ""
 
     @property
     def first_messages(self) -> list[Message]:

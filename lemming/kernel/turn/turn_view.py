@@ -68,7 +68,7 @@ class TurnView(ObjectCache):
     @property
     def request(self) -> CurrentRequest | None:
         """The request that the turn serves, or None."""
-        return self._state.inputs.task
+        return self._state.inputs.current_request
 
     @property
     def remaining_entries(self) -> int:

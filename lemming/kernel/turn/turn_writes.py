@@ -138,10 +138,11 @@ class TurnWrites(TurnStateValues):
 
     def fail_request(self, reason: str) -> None:
         """Add the entry that answers the request of the turn with the reason for its failure."""
-        assert self.inputs.task, "only a request is given up"
-        at = self.answers[-1].at if self.answers else self.inputs.task.at
+        current_request = self.inputs.current_request
+        assert current_request, "only a request is given up"
+        at = self.answers[-1].at if self.answers else current_request.at
         self.remarks.append(f"the request has failed: {reason}"[:500])
-        self.entries.append(self.to_entry(self.inputs.task.make_failure(reason), self.next_id(self.entries), at))
+        self.entries.append(self.to_entry(current_request.make_failure(reason), self.next_id(self.entries), at))
 
     def next_id(self, entries: Sequence[OutboxEntry], first: int = 0) -> str:
         """Return the id of the next entry after these. Ids of withdrawn entries are free."""

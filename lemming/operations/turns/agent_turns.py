@@ -129,7 +129,7 @@ class _StartedTurn:
     @property
     def request(self) -> str | None:
         """The turn's request id; empty for the agent's own sub-requests, None for the inbox."""
-        return self.inputs.task.request if self.inputs.task else None
+        return self.inputs.current_request.request if self.inputs.current_request else None
 
 
 class AgentTurns:
@@ -295,8 +295,8 @@ class AgentTurns:
         gathered = isolate(lambda: gather_inputs(self._tick_context, self._name, turn=next_turn))
         if not isinstance(gathered, GatheredInputs):  # the agent's first turn of the next tick reports the problem
             return None
-        task = gathered.inputs.task
-        if task and task.has_budget and not may_have_budget:  # it waits until its turn is the first
+        request = gathered.inputs.current_request
+        if request and request.has_budget and not may_have_budget:  # it waits until its turn is the first
             return None
         begin_turn(self._journal, gathered)
         return gathered.inputs
@@ -345,7 +345,8 @@ def _can_run_concurrently(inputs: TurnInputs, tools: Iterable[Tool], max_turns: 
     window; a request without a budget; no wake-up by files; and enough credits for any cost of `max_turns`
     turns.
     """
-    if inputs.task is None or inputs.task.has_budget:  # spending by sub-requests counts against it too
+    request = inputs.current_request
+    if request is None or request.has_budget:  # spending by sub-requests counts against it too
         return False
     if inputs.fingerprint is not None or inputs.agent.turn.strategy:
         return False

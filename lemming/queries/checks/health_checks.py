@@ -98,9 +98,9 @@ def find_health_issues(run: CheckRun) -> list[Problem]:
 
 
 def group_issues(issues: Iterable[Problem]) -> list[Problem]:
-    """Return issues with one for all subjects that have the same, dated from its first tick.
+    """Return the issues with one for all subjects of the same issue, dated from the first tick.
 
-    One dead backend stops many agents, and each of them would repeat the reason.
+    A dead backend stops many agents, and each agent would repeat the reason.
     """
     groups: dict[tuple[str, str], list[Problem]] = {}
     for issue in issues:

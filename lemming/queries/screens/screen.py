@@ -79,10 +79,10 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True)
 class ScreenResult:
-    """The result of a query: rows, and sentences below the table. `--json` omits those that are no warnings.
+    """The result of a query: rows, and sentences below the table. `--json` omits sentences without a warning.
 
     `total`: the last row of a table, which `--json` omits, or None.
-    `problems`: files that have no row, or a wrong one. `errors`: rows that cannot be read; the command fails with them.
+    `problems`: files without a row, or with a wrong row. `errors`: unreadable rows, with which the command fails.
     """
 
     rows: Sequence[Any]

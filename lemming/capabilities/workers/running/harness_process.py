@@ -1,7 +1,7 @@
 """A harness as a process: inside its reaper, in the sandbox or without one, with its pipes and its end.
 
-Outermost is the reaper, which kills every process when the engine closes its control pipe or dies; then bubblewrap; then
-the relay, which starts the harness, passes signals to it, and reports its exit status.
+Outermost is the reaper, which kills every process when the engine closes the control pipe or dies; then bubblewrap; then
+the relay, which starts the harness, passes signals on, and reports the exit status.
 """
 
 from __future__ import annotations

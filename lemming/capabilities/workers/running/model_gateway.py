@@ -1,8 +1,8 @@
-"""The model gateway: the only server that a worker reaches. It holds the key, counts tokens and enforces the limits.
+"""The model gateway: the only server within reach of a worker. Holds the key, counts tokens and enforces the limits.
 
-It listens on a Unix socket, which the sandbox brings in, or on loopback for a worker without a sandbox. A worker shows
-a token of its run; the key of the model's server is put in its place, and never appears in the sandbox. Usage of an
-answer is written durably before the answer's end is passed on, so that a kill cannot make it free.
+Listens on a Unix socket, which the sandbox brings in, or on loopback for a worker without a sandbox. A worker shows the
+token of the run; the gateway replaces the token by the key of the model's server, which never appears in the sandbox.
+Usage of an answer is written durably before the answer's end is passed on, so a kill makes no answer free.
 """
 
 from __future__ import annotations

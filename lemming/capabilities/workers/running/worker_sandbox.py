@@ -90,9 +90,9 @@ def build_path(command: Sequence[str]) -> str:
 def find_program_files(program: Path) -> list[Path]:
     """Return the files and folders that a program needs outside the system's folders.
 
-    The program is an absolute path; links of it are resolved. A program of npm needs the outermost `node_modules`, one
-    of a Python environment the environment and its Python, any other program only its file. A script needs its
-    interpreter too. Raises `Unusable` for a folder that holds your home.
+    The program is an absolute path, and its links are resolved. A program of npm needs the outermost `node_modules`, a
+    program of a Python environment the environment and its Python, any other program only its file. A script needs
+    the interpreter too. Raises `Unusable` for a folder with your home inside.
     """
     return list(dict.fromkeys(_iter_program_files(program)))
 

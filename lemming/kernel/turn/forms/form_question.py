@@ -181,7 +181,7 @@ def list_found_tools(messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str,
 
 def list_earlier_found_tools(inputs: TurnInputs) -> list[Mapping[str, Any]]:
     """Return tools found in earlier turns whose results or conversation this turn continues."""
-    stored_results = inputs.task.begun.results if inputs.task else ()
+    stored_results = inputs.current_request.begun.results if inputs.current_request else ()
     if not (stored_results or inputs.state.results or inputs.dialogue):  # as mostly
         return []
     return list_found_tools([*inputs.state.results, *stored_results, *inputs.dialogue])
