@@ -25,7 +25,6 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import re
 import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -50,7 +49,7 @@ from lemming.kernel.inboxes.inbox import build_inbox
 from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal import journal_records as records
-from lemming.kernel.journal.journal_file import Journal, is_committed, journal_ticks, read_journal
+from lemming.kernel.journal.journal_file import Journal, is_committed, journal_ticks, next_epoch, read_journal
 from lemming.kernel.journal.journal_parser import attempts_without_progress, find_plan, find_start_and_end
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
 from lemming.kernel.journal.read_cursor import ReadMark
@@ -130,8 +129,7 @@ def _lock(org: Organisation, clock: Clock) -> Iterator[int]:
     lock = FolderLock(org.base, paths.LOCK_FILE)
     with contextlib.ExitStack() as stack:
         stack.callback(lock.release)
-        last_epoch = re.search(rb'"epoch": ([0-9]+)', lock.load_holder())
-        epoch = 1 + int(last_epoch[1] if last_epoch else 0)
+        epoch = next_epoch(org, lock.load_holder())
         process: dict[str, str | int] = {"pid": os.getpid(), "host": platform.node(), "since": timestamp(clock.now())}
         lock.write_holder(dump_pretty_flat({**process, "command": "line", "epoch": epoch}))
         yield epoch

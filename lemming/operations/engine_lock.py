@@ -100,9 +100,3 @@ def format_release(base: OrgPath, epoch: int) -> bytes:
     with contextlib.suppress(LemmingError):  # unreadable counter: the next run reports it
         release["tick"] = load_tick(base)
     return dump_pretty_flat(release)
-
-
-def next_epoch(lock: FolderLock) -> int:
-    """Return the epoch of this engine start."""
-    epoch = parse_object(lock.load_holder()).get("epoch", 0)
-    return epoch + 1 if isinstance(epoch, int) else 1

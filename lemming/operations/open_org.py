@@ -15,10 +15,11 @@ from lemming.kernel.base.clock import Clock, SystemClock, timestamp
 from lemming.kernel.base.errors import DiskError, NotAnOrg
 from lemming.kernel.files.stat_cache import is_folder, probe_mtime_resolution
 from lemming.kernel.journal.engine_events import Observer, ignore_event
+from lemming.kernel.journal.journal_file import next_epoch
 from lemming.kernel.org.config import Config, hold_settings
 from lemming.kernel.org.organisation import Organisation, require_known_format
 from lemming.kernel.tick.runtime import Runtime
-from lemming.operations.engine_lock import acquire_lock, format_holder, format_release, next_epoch, parse_tick
+from lemming.operations.engine_lock import acquire_lock, format_holder, format_release, parse_tick
 
 
 @contextlib.contextmanager
@@ -44,7 +45,7 @@ def open_org(
     require_known_format(org)
     clock = clock or SystemClock()
     lock = acquire_lock(base)
-    epoch, last_left = next_epoch(lock), parse_tick(lock.load_holder())
+    epoch, last_left = next_epoch(org, last_holder := lock.load_holder()), parse_tick(last_holder)
     try:
         lock.write_holder(format_holder(since=timestamp(clock.now()), command=command, epoch=epoch))
         # The lock file is open, on the same device as the others, and its stamps have no meaning.

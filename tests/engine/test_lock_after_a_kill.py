@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from lemming.engine import run_once
+from lemming.kernel.line import run_tick
 from lemming.operations.engine_lock import acquire_lock
+from lemming.testing import Crash, crash_at, journal_lines, make_org, resume
+
+PLAIN = {"provider": "scripted", "prompt": "values", "attempts": 1, "options": {"file": "config/answers.jsonl"}}
 
 KILLED_ENGINE = """
 import os, signal, sys, time
@@ -25,3 +34,17 @@ def test_a_child_that_is_not_its_program_yet_is_waited_for(tmp_path: Path) -> No
     engine = subprocess.run([sys.executable, "-c", KILLED_ENGINE, str(tmp_path)], check=False)
     assert engine.returncode == -9
     acquire_lock(tmp_path).release()
+
+
+@pytest.mark.parametrize("run", [run_once, run_tick])
+def test_a_kill_while_the_lock_is_described_repeats_no_number_of_a_start(
+    base: Path, run: Callable[..., object]
+) -> None:
+    make_org(base, resume("ada"), models={"scripted": PLAIN})
+    run(base)
+    with contextlib.suppress(Crash), crash_at(3) as changes:  # emptied, and not described yet
+        run(base)
+    assert changes == ["open .lemming/lock", "truncate .lemming/lock"]
+    assert (base / ".lemming/lock").read_bytes() == b""
+    run(base)
+    assert [{line["epoch"] for line in journal_lines(base, tick)} for tick in (1, 2)] == [{1}, {2}]

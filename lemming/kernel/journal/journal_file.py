@@ -7,6 +7,7 @@ distinguishes a torn last line (left by a crash) from damage. Format: docs/forma
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import IO, Literal, TypeVar
 
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import DiskError
+from lemming.kernel.base.errors import CorruptState, DiskError
 from lemming.kernel.base.jsontext import RECORD_DEPTH, JsonProblem, dump_compact, parse
 from lemming.kernel.base.redaction.secrets import redact_bytes
 from lemming.kernel.base.turn_numbers import turn_key
@@ -105,6 +106,19 @@ def raw_journal(base: OrgPath, tick: int) -> bytes:
     """
     with _open_journal(base, tick) as file:
         return file.read(JOURNAL_LIMIT_BYTES) if file else b""
+
+
+def next_epoch(base: OrgPath, holder: bytes) -> int:
+    """Return the number of this start of an engine, from the text of the last holder of the lock.
+
+    A kill or a power cut can leave an empty text; then the newest journal has the number.
+    """
+    if described := re.search(rb'"epoch": ([0-9]+)', holder):
+        return 1 + int(described[1])
+    try:
+        return 1 + max(load_contents(base, plain_ticks(base)[-1]).epochs)
+    except (CorruptState, OSError, IndexError, ValueError):  # no journal, or an unreadable one: the tick reports it
+        return 1
 
 
 def is_committed(base: OrgPath, tick: int) -> bool:

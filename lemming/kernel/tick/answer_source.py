@@ -98,7 +98,7 @@ class JournaledAnswers:
         self._requests: ModelRequests | None = None  # nothing checks the requests of most turns
         if inputs.current_request or inputs.given or active:
             self._requests = ModelRequests(
-                runtime, journal, tick_context, inputs, self._answers, lambda: self._live_chain, self._sync_records
+                runtime, journal, tick_context, inputs, self._answers, lambda: self._live_chain
             )
         # A replay takes no time of its own: a slow machine must not end a turn that had ended well.
         self._deadline = Deadline(limit, clock=runtime.monotonic) if limit and runtime.is_live else NEVER
@@ -337,7 +337,8 @@ class JournaledAnswers:
             raise
         finally:
             if self._requests:
-                self._runtime.before_retry.pop(self._name, None)
+                for hooks in (self._runtime.before_send, self._runtime.before_retry):
+                    hooks.pop(self._name, None)
         if self._requests:
             is_passed = False
             try:

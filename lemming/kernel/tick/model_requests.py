@@ -82,10 +82,9 @@ class ModelRequests:
         inputs: TurnInputs,
         answers: Mapping[int, ModelReplied | ModelFailed],
         get_chain: Callable[[], LiveChain | None],
-        sync_records: Callable[[], None],
     ) -> None:
         self._runtime, self._journal, self._tick_context, self._inputs = runtime, journal, tick_context, inputs
-        self._answers, self._get_chain, self._sync_records = answers, get_chain, sync_records
+        self._answers, self._get_chain = answers, get_chain
         has_budget = inputs.current_request is not None and inputs.current_request.has_budget
         self._reservations = Reservations(journal, inputs) if has_budget else None
         self._counts_models = False  # True: a limit counts the models of the settings, and no other program
@@ -119,17 +118,20 @@ class ModelRequests:
     def admit(self, key: str, entry: ModelEntry, request: Request, used: float) -> Request:
         """Check a call, and return the request to send.
 
-        Under limits, reserve its maximum cost, now and at each retry. Raises `Paused` or `LimitReached`.
+        Under limits, reserve its maximum cost, now and at each retry; `Runtime.before_send` records the amount.
+        Raises `Paused` or `LimitReached`.
         """
         if self._runtime.is_live:  # a recording contains the prevented calls
             require_not_paused(self._tick_context, request.agent)
             request = self._pass_interceptors(key, entry, request)
         if self._reservations is None:
             return request
-        if not self._counts_models or key in self._tick_context.config.models:
-            self._reservations.reserve(key, entry, request)
-        # On the disk before the call goes out: if the engine dies in it, the next run counts what it may cost.
-        self._sync_records()
+        is_counted = not self._counts_models or key in self._tick_context.config.models
+        reserved = self._reservations.reserve(key, entry, request) if is_counted else None
+
+        def before_send() -> None:
+            if reserved:
+                self._journal.append(reserved)
 
         def before_retry(error: ProviderError) -> None:
             if error.may_be_paid:
@@ -137,7 +139,9 @@ class ModelRequests:
                 with self._runtime.turn_lock:
                     self.require_payment(entry, request, used)
                     self.admit(key, entry, request, used)
+                self._runtime.record_sending(request.agent)
 
+        self._runtime.before_send[request.agent] = before_send
         self._runtime.before_retry[request.agent] = before_retry
         return request
 
@@ -204,7 +208,7 @@ class Reservations:
 
     def __init__(self, journal: Journal, inputs: TurnInputs) -> None:
         agent = inputs.agent.name
-        self._journal, self._agent, self.write_off_total = journal, agent, NO_WRITE_OFF
+        self._agent, self.write_off_total = agent, NO_WRITE_OFF
         self._open = find_unsettled(journal.find_agent_records(agent, inputs.turn))
         sent = {call for record in journal.records for name, call in record.submitted_calls if name == agent}
         for call in sent & self._open.keys():
@@ -215,10 +219,10 @@ class Reservations:
         """Total reserved for calls without an answer."""
         return sum_write_offs(reservation for reservations in self._open.values() for reservation in reservations)
 
-    def reserve(self, key: str, entry: ModelEntry, request: Request) -> None:
-        """Reserve the maximum cost of a call; nothing is reserved for a provider without a model."""
+    def reserve(self, key: str, entry: ModelEntry, request: Request) -> ModelReserved | None:
+        """Reserve the maximum cost of a call, and return its record; None for a provider without a model."""
         if entry.provider in NO_MODELS:
-            return
+            return None
         tokens_in = max_input_tokens(request)
         max_cost = cost_bound(entry, tokens_in)
         dollars = request.max_cost_usd or entry.max_cost_usd or max_dollars(entry, tokens_in)
@@ -227,8 +231,8 @@ class Reservations:
             "cost_usd": None if dollars is None else min(dollars, MAX_AMOUNT),
             "tokens": max_cost.tokens,
         }
-        self._journal.append(ModelReserved(agent=self._agent, call=request.step, key=key, **amounts))
         self._open.setdefault(request.step, []).append(WriteOff(1, **amounts))
+        return ModelReserved(agent=self._agent, call=request.step, key=key, **amounts)
 
     def release(self, call: int) -> None:
         """Release the latest reservation of a call with a known cost."""

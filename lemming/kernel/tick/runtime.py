@@ -59,7 +59,8 @@ class Runtime:
 
     `stop` is set when the engine is to end: the operator asked, or an error affects every turn. `observers`
     receive a single event at a time, as do the observers that `build_observers` returns for the settings of
-    the tick. `before_retry`, by agent: a check that may raise before a failed call is made again.
+    the tick. `before_send`, by agent: records the call as it goes out, alone or in a batch. `before_retry`, by agent:
+    a check that may raise before a failed call is made again.
     `batching_capability`: the capability that batches the model calls of a tick. `batcher`: the batcher of
     the current tick. `turn_lock`: only the turn that holds the lock works. `monotonic`: the clock for
     `turn.deadline_s` and model calls. `pause`: replaces waiting in real time.
@@ -87,6 +88,7 @@ class Runtime:
     monotonic: MonotonicClock = time.monotonic
     pause: Callable[[float], object] | None = None
     journaled_settings: Set[str] | None = None  # settings files named by the newest journal, once read
+    before_send: dict[str, Callable[[], None]] = field(default_factory=dict)
     before_retry: dict[str, Callable[[ProviderError], None]] = field(default_factory=dict)
     build_observers: Callable[[Runtime, Config], list[Observer]] = lambda _, __: []
     _settings_observers: tuple[Observer, ...] = ()
@@ -214,9 +216,20 @@ class Runtime:
             for check in checks:
                 check(error)
 
+        self.record_sending(request.agent)
         on_delta = notify_delta if self.is_streaming else None
         checks = [check for check in (self.before_retry.get(request.agent), before_again) if check]
         return self.backends.complete(entry, request, on_delta, run_checks, self._announce_call)
+
+    def record_sending(self, agent: str, *, sync: bool = True) -> None:
+        """Record the maximum cost of an agent's model call where limits hold, as the call goes out.
+
+        After a kill during the call, the next run counts this cost. A call waiting for its batch has cost nothing.
+        """
+        if before_send := self.before_send.get(agent):
+            before_send()
+            if sync and self.journal is not None:
+                self.journal.sync_agent(agent)
 
     def _announce_call(self, request: Request) -> None:
         """Announce a call that may act outside; from here on it is made at most once."""
