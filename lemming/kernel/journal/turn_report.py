@@ -38,6 +38,11 @@ USUAL_ENDS: Mapping[str, End] = {
 """End of a turn whose record has none, by its status."""
 
 
+def is_applied(status: Status) -> bool:
+    """Return True if the files of a turn with this status are written."""
+    return status in ("done", "waiting")
+
+
 ReasonCode = Literal[
     "due", "news", "begun", "ended", "not_due", "person", "channel", "paused", "broken", "nothing_new",
     "out_of_credits", "failing",

@@ -19,7 +19,13 @@ from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.providers import Reply
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn import turn_effects as effects
-from lemming.kernel.turn.effect_guard import check_passed_on, copy_effect, find_fixed_change, is_plugin, list_values
+from lemming.kernel.turn.effect_guard import (
+    AFTER_END,
+    copy_effect,
+    find_violation,
+    is_plugin,
+    list_values,
+)
 from lemming.kernel.turn.live_phase import CheckResult, RunTool, SendRequest, StartTool
 from lemming.kernel.turn.preparation_effects import BuildPrompt, LabelPrompt, SelectContext
 from lemming.kernel.turn.turn_values import Answer
@@ -39,6 +45,9 @@ _ANSWERS: Mapping[type[effects.Effect], type] = {
 """Types of the answers that an interceptor may give in the place of the world."""
 _COMPLETED = (LabelPrompt, SelectContext, BuildPrompt, effects.EndTurn)
 """Effects that a capability completes, and none may reject."""
+
+_OF_ENTRIES = (effects.WriteEntry, effects.Withdraw, effects.CarryOut)
+"""Effects that change the entries of a turn."""
 
 Steps = Generator[effects.Effect, Any, effects.Outcome]
 """Yields effects to perform, is sent their answers, and returns the outcome of the first effect."""
@@ -81,6 +90,7 @@ class EffectChain:
                 by_type.setdefault(handled, []).append(interceptor)
         self._by_type: Mapping[type[effects.Effect], Sequence[Interceptor]] = by_type
         self.handled: AbstractSet[type[effects.Effect]] = by_type.keys()
+        self.is_ending = False  # an `EndTurn` holds the turn's entries, and is not performed yet
         self._guarded = {kind for kind, links in by_type.items() if any(is_plugin(link.name) for link in links)}
 
     def dispatch(self, effect: effects.Effect) -> effects.Allowed | effects.Refusal:
@@ -107,6 +117,7 @@ class EffectChain:
 
     def begin(self, effect: effects.Effect) -> Steps:
         """Take an effect through all interceptors of its type. Yields the effects to perform, which all agreed to."""
+        self.is_ending |= isinstance(effect, effects.EndTurn)
         is_guarded = type(effect) in self._guarded
         if is_guarded:
             effect = copy_effect(effect)
@@ -178,14 +189,15 @@ class EffectChain:
                     return _refuse_change(interceptor, effect)
                 if isinstance(request, effects.AskPerson):
                     request = _check_question(interceptor, request, approvers)
-                if problem := _find_violation(interceptor, effect, request):
+                name, intercept, facts = interceptor.name, interceptor.intercept, interceptor.facts
+                if problem := find_violation(name, intercept, facts, before=effect, after=request):
                     steps.close()
                     if isinstance(effect, _COMPLETED):  # nobody may reject it
                         problem = problem.removeprefix(f"{interceptor.name} ")
                         raise capability_error(interceptor.name, interceptor.intercept, problem)
                     return effects.Rejected(problem)
                 if type(request) is type(effect):
-                    is_single = bool(approved) or isinstance(effect, effects.LiveEffect)
+                    is_single = bool(approved) or isinstance(effect, (effects.LiveEffect, effects.EndTurn))
                     if is_single and isinstance(allowed, effects.Allowed):
                         twice = f"must yield {type(effect).__name__} once: it is performed already"
                         raise capability_error(interceptor.name, interceptor.intercept, twice)
@@ -194,6 +206,11 @@ class EffectChain:
                     allowed = yield from self._descend(request, later, approved, copied)
                     reply = shown = _copy_entry(allowed) if is_plugin(interceptor.name) else allowed
                     continue
+                if self.is_ending and isinstance(request, _OF_ENTRIES):
+                    early = f"must yield {type(request).__name__} {AFTER_END}"
+                    raise capability_error(interceptor.name, interceptor.intercept, early)
+                if isinstance(request, effects.Withdraw):
+                    request = replace(request, by=interceptor.name)
                 reply = yield from self.begin(request)
                 if isinstance(request, effects.AskPerson):
                     if not isinstance(reply, effects.Allowed):
@@ -237,6 +254,8 @@ class EffectChain:
             return effects.Rejected(
                 "REFUSED: persons approved something else; a capability changed it after it had asked"
             )
+        if isinstance(effect, effects.EndTurn):
+            self.is_ending = False
         self._record(effects.EffectStarted(effect))
         answer = yield copy_effect(effect) if type(effect) in self._guarded else effect
         if isinstance(answer, effects.Outcome):
@@ -302,6 +321,8 @@ def _checked(
         return outcome
     if type(outcome.effect) is not type(effect):
         return effects.Rejected(f"{interceptor.name} allowed another effect: {type(outcome.effect).__name__}")
+    if isinstance(effect, effects.EndTurn) and is_plugin(interceptor.name) and outcome is not shown:
+        raise _invalid(interceptor, "pass on EndTurn, `return (yield effect)`", outcome)
     if isinstance(effect, effects.WRITES):
         if isinstance(shown, effects.Allowed) and outcome.effect is shown.effect and outcome.answer is shown.answer:
             assert allowed, "it was shown"
@@ -350,37 +371,6 @@ def _invalid(interceptor: Interceptor, expected: str, value: Any) -> HookError:
     if isinstance(value, effects.Allowed) and isinstance(value.effect, effects.AskPerson):
         got = "the answer of AskPerson"
     return capability_error(interceptor.name, interceptor.intercept, f"must {expected}, got {got}{fix}")
-
-
-def _find_violation(interceptor: Interceptor, before: effects.Effect, after: effects.Effect) -> str:
-    """Return the reason against an effect that an interceptor yields, or an empty string.
-
-    An effect of another type is new, and need not have all facts of `before`.
-    """
-    if after is before:
-        return ""
-    if type(after) is type(before):
-        if is_plugin(interceptor.name):
-            check_passed_on(interceptor.name, interceptor.intercept, before, after)
-            if part := find_fixed_change(before, after):
-                return f"{interceptor.name} must pass on the {part} as it got it"
-        parts = zip(_fixed_parts(after), _fixed_parts(before), strict=True)
-        if any(new is not old for new, old in parts):
-            return f"{interceptor.name} altered the tool, or the approval that it carries"
-    if after.facts is before.facts:
-        return ""
-    names = {*before.facts, *after.facts} if type(after) is type(before) else {*after.facts}
-    altered = {name for name in names if before.facts.get(name) != after.facts.get(name)} - {*interceptor.facts}
-    if not altered:
-        return ""
-    return f"{interceptor.name} altered facts of others: {', '.join(sorted(altered))}; list its own in `facts`"
-
-
-def _fixed_parts(effect: effects.Effect) -> Sequence[Any]:
-    """Return the parts of an effect that no interceptor may replace."""
-    if isinstance(effect, (RunTool, StartTool, CheckResult)):
-        return effect.tool, effect.call.tool, effect.call.approved
-    return (effect.grant,) if isinstance(effect, (effects.CallTool, effects.WriteEntry)) else ()
 
 
 def _is_same_content(first: effects.Effect, second: effects.Effect) -> bool:

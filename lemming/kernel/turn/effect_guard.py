@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from lemming.kernel.base.entry_kinds import MESSAGE_KINDS
 from lemming.kernel.base.object_cache import ObjectCache
+from lemming.kernel.journal.turn_report import STATUS_OF, is_applied
 from lemming.kernel.plugins.capability_errors import capability_error, find_json_problems
 from lemming.kernel.plugins.capability_table import LISTED
 from lemming.kernel.turn import turn_effects as effects
@@ -55,6 +56,7 @@ _COPIED: Mapping[type[effects.Effect], Sequence[str]] = {
 _COMPARED = {*_COPIED} - {effects.TakeReply, effects.CarryOut, SelectContext}
 """Types of effects of which a change in place is refused. Of others it is as a change that is passed on."""
 _GROUPS = (str, bool, int | float, Mapping, list | tuple, type(None))
+AFTER_END = "in `wrap_turn`, or after `outcome = yield effect`: until then an EndTurn holds the entries"
 _CALLS = (RunTool, StartTool, CheckResult)
 
 
@@ -107,7 +109,40 @@ def list_values(effect: effects.Effect) -> Any:
     return [getattr(effect, name) for name in _COPIED[type(effect)]], {**effect.facts}
 
 
-def check_passed_on(name: str, intercept: Callable[..., Any], before: effects.Effect, after: effects.Effect) -> None:
+def find_violation(
+    name: str, intercept: Callable[..., Any], facts: Sequence[str], *, before: effects.Effect, after: effects.Effect
+) -> str:
+    """Return the reason against an effect that an interceptor yields, or an empty string.
+
+    `facts`: those that the interceptor writes. An effect of another type is new, and need not have all facts of `before`.
+    """
+    if after is before:
+        return ""
+    if type(after) is type(before):
+        if is_plugin(name):
+            _check_passed_on(name, intercept, before, after)
+            if part := _find_fixed_change(before, after):
+                return f"{name} must pass on the {part} as it got it"
+        parts = zip(_fixed_parts(after), _fixed_parts(before), strict=True)
+        if any(new is not old for new, old in parts):
+            return f"{name} altered the tool, or the approval that it carries"
+    if after.facts is before.facts:
+        return ""
+    keys = {*before.facts, *after.facts} if type(after) is type(before) else {*after.facts}
+    altered = {key for key in keys if before.facts.get(key) != after.facts.get(key)} - {*facts}
+    if not altered:
+        return ""
+    return f"{name} altered facts of others: {', '.join(sorted(altered))}; list its own in `facts`"
+
+
+def _fixed_parts(effect: effects.Effect) -> Sequence[Any]:
+    """Return the parts of an effect that no interceptor may replace."""
+    if isinstance(effect, (RunTool, StartTool, CheckResult)):
+        return effect.tool, effect.call.tool, effect.call.approved
+    return (effect.grant,) if isinstance(effect, (effects.CallTool, effects.WriteEntry)) else ()
+
+
+def _check_passed_on(name: str, intercept: Callable[..., Any], before: effects.Effect, after: effects.Effect) -> None:
     """Check an effect that an interceptor passes on, of the type that it got.
 
     Raises:
@@ -147,7 +182,7 @@ def _find_unwritable(effect: effects.Effect) -> Sequence[str]:
     return ()
 
 
-def find_fixed_change(before: effects.Effect, after: effects.Effect) -> str:
+def _find_fixed_change(before: effects.Effect, after: effects.Effect) -> str:
     """Return the name of a part that a plugin may not replace and has replaced, or an empty string."""
     match before, after:
         case effects.WriteFile(file=old), effects.WriteFile(file=new):
@@ -160,11 +195,26 @@ def find_fixed_change(before: effects.Effect, after: effects.Effect) -> str:
             return "agent of the prompt" if before.prompt.agent is not after.prompt.agent else ""
         case effects.Seal(), effects.Seal():
             return _find_unsealed(before, after)
+        case effects.EndTurn(), effects.EndTurn():
+            return _find_loss(before, after)
     return ""
 
 
+def _find_loss(before: effects.EndTurn, after: effects.EndTurn) -> str:
+    """Return the changed part of the end of a turn, or an empty string.
+
+    Only `end` may change: gates and other capabilities have decided about the entries.
+    """
+    if (*after.entries,) != before.entries or (*after.failure_entries,) != before.failure_entries:
+        return "entries of the turn"
+    if after.drops_files != before.drops_files:
+        return "files and memories of the turn"
+    ends_alike = after.error is before.error and is_applied(STATUS_OF[after.end]) == is_applied(STATUS_OF[before.end])
+    return "" if ends_alike else "success or failure of the turn"
+
+
 def _find_unsealed(before: effects.Seal, after: effects.Seal) -> str:
-    """Return what an interceptor has taken out of outputs in their final form: it may only add."""
+    """Return the part of the final outputs from which an interceptor took something, or an empty string."""
     if any(after.files.get(path) != file for path, file in before.files.items()):
         return "files of the turn"
     if any(path.startswith(("agents/", "config/")) for path in after.files.keys() - before.files.keys()):

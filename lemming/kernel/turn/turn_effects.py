@@ -255,11 +255,13 @@ class AskPerson(Effect):
 class Withdraw(Effect):
     """Take back writes of this turn's replies. Files that tools wrote stay, and so do memories that are on disk.
 
-    `entries`: their identities. `memories`: their paths, each with the file that was staged before, or None.
+    `entries`: their identities. `memories`: their paths, each with the file that was staged before, or None. `by`: the
+    capability, set by the kernel. The report names a plugin's capability.
     """
 
     entries: Collection[str] = ()
     memories: Mapping[str, FileEffect | None] = field(default_factory=dict)
+    by: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

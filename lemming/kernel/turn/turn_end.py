@@ -12,7 +12,7 @@ from lemming.kernel.files.fast_decoder import MAX_AMOUNT
 from lemming.kernel.files.file_effects import FileEffect, order_effects
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.journal.open_requests import OpenRequest
-from lemming.kernel.journal.turn_report import USUAL_ENDS, End, Status, TurnReport, VerdictJson
+from lemming.kernel.journal.turn_report import USUAL_ENDS, End, Status, TurnReport, VerdictJson, is_applied
 from lemming.kernel.llm.call_cost import has_reached_soft_cap
 from lemming.kernel.messages import ENTRIES_PER_TURN, OutboxEntry, to_file_effect
 from lemming.kernel.obligations.current_request import OWN_REQUESTS, CurrentRequest, is_fruitless
@@ -303,11 +303,6 @@ def charge_usage(inputs: TurnInputs, answers: Sequence[Answer], usage: dict[str,
 
 
 # --- requests that it leaves open, and the agents that it waits for --------------------------------
-
-
-def is_applied(status: Status) -> bool:
-    """Return True if the files of a turn with this status are written."""
-    return status in ("done", "waiting")
 
 
 def record_open_requests(

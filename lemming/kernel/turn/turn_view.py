@@ -12,7 +12,7 @@ from lemming.kernel.base.contract import NewEntry, ToolCall
 from lemming.kernel.base.object_cache import ObjectCache
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.tools import ToolResult
-from lemming.kernel.turn.effect_guard import is_plugin, lend
+from lemming.kernel.turn.effect_guard import AFTER_END, is_plugin, lend
 from lemming.kernel.turn.live_phase import LivePhase
 from lemming.kernel.turn.turn_effects import Effect, Event, Withdraw
 
@@ -215,6 +215,7 @@ class TurnView(ObjectCache):
 
     def fail_request(self, reason: str) -> None:
         """Answer the turn's request with the reason for its failure."""
+        self._require_open()
         self._state.fail_request(reason)
 
     def reserve_number(self) -> int:
@@ -228,6 +229,7 @@ class TurnView(ObjectCache):
 
         `asked_by`: a call whose result is the answer to the entry, a question.
         """
+        self._require_open()
         state = self._state
         entry = state.stage_entry(new, at)
         if "hands_on" in new.payload:
@@ -243,13 +245,19 @@ class TurnView(ObjectCache):
 
     def withdraw(self, entries: Collection[str] = (), memories: Mapping[str, FileEffect | None] = NOTHING) -> None:
         """Take back entries and memories of replies, as in `Withdraw`."""
-        effect = Withdraw(entries=entries, memories=memories)
-        self._state.chain.dispatch(effect)
+        self._require_open()
+        self._state.chain.dispatch(Withdraw(entries=entries, memories=memories, by=self.name))
+
+    def _require_open(self) -> None:
+        """Raise `TypeError` while an `EndTurn` holds the turn's entries: an entry written beside them would be lost."""
+        if self._state.chain.is_ending:
+            raise TypeError(f"entries are written and taken back {AFTER_END}")
 
     def tag_entries(self, entries: Collection[str], tag: str) -> None:
         """Add a tag to entries of the turn, by their identities: they are taken back, and pass the interceptors again."""
+        self._require_open()
         chosen = [entry for entry in self._state.entries if entry.identity in entries]
-        self.withdraw(entries)
+        self._state.chain.dispatch(Withdraw(entries=entries))
         for entry in chosen:
             self._state.write_again(replace(entry, tags=[*dict.fromkeys([*entry.tags, tag])]))
 

@@ -26,6 +26,7 @@ from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn import turn_effects as effects
 from lemming.kernel.turn.addressing import complete_entry, find_unknown_targets
+from lemming.kernel.turn.effect_guard import is_plugin
 from lemming.kernel.turn.loop_breaker import repetition_hint
 from lemming.kernel.turn.tool_results import OUTBOX_ENTRIES, RESULTS_CHARS, render_result, tool_use_json
 from lemming.kernel.turn.turn_state_values import TurnStateValues
@@ -228,7 +229,10 @@ class TurnWrites(TurnStateValues):
         raise ToolError(f"the turn's outputs are not written: {sealed.reason}")
 
     def _withdraw(self, effect: effects.Withdraw) -> bool:
-        self.entries = [entry for entry in self.entries if entry.identity not in effect.entries]
+        remaining = [entry for entry in self.entries if entry.identity not in effect.entries]
+        if is_plugin(effect.by) and (removed := len(self.entries) - len(remaining)):
+            self.remark(f"{effect.by} took back {removed} of the entries of the turn")
+        self.entries = remaining
         if self.inputs.given.get(DECISION_RULES, {}).get("numbered"):  # a turn of 0.2.0 goes on as recorded
             for identity in effect.entries:  # a question that is not written waits for nobody
                 self.pending_indexes.pop(identity, None)
