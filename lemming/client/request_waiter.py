@@ -1,6 +1,6 @@
 """Wait for the end of a request, by running ticks or by waiting for a running engine.
 
-Also finds the reason the request's holders take no turn, and if the reason ends by itself.
+Also finds the reason the request's assignees take no turn, and if the reason ends by itself.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from lemming import engine
 from lemming.client.ask_outcome import AskOutcome
+from lemming.kernel.base.aliases import accept_old_names
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline
 from lemming.kernel.base.clock import Clock, SystemClock, timestamp
 from lemming.kernel.base.errors import LemmingError, OrgBusy, UsageError
@@ -84,12 +85,13 @@ def _find_agent_skip_reason(tick_context: TickContext, name: str) -> SkipReason:
     return SkipReason("" if reason.takes_turn else reason.text, resolves_itself=False, error=reason.error)
 
 
+@accept_old_names
 @dataclass(frozen=True)
 class WorkProgress:
     """Agents working on the request, or due to answer next. `waits`: text about their wait, while no tick runs."""
 
     tick: int
-    holders: tuple[str, ...]
+    assignees: tuple[str, ...]
     waits: str = ""
 
 
@@ -196,7 +198,7 @@ class Waiter:
         while find_running_engine(self.org):
             if outcome := self.check_outcome():
                 return outcome
-            self._report_holders(load_requests(self.org))
+            self._report_assignees(load_requests(self.org))
             self.stop.wait(pause)
             pause = min(pause * POLL_GROWTH, MAX_POLL_S)
         return self.check_outcome()
@@ -209,8 +211,8 @@ class Waiter:
         """
         org_requests = load_requests(self.org)
         request = self._find_request(org_requests)
-        holders = find_active_assignees(org_requests.requests, request)
-        people = org_requests.people.intersection(holders)
+        assignees = find_active_assignees(org_requests.requests, request)
+        people = org_requests.people.intersection(assignees)
         if ticks >= load_config(self.org).org.ticks_in_a_row:
             return AskOutcome(request=request, end=None, why="too_many_ticks")
         if failure:
@@ -218,7 +220,7 @@ class Waiter:
             return AskOutcome(request=request, end=None, why="failing", reason=reason, error=failure.error)
         if request.asker in people:
             return AskOutcome(request=request, end=None, why="waits_for_asker")
-        agents = [name for name in holders if name not in people]
+        agents = [name for name in assignees if name not in people]
         skip_reason = find_skip_reason(self.org, agents, clock)
         if not (people or skip_reason.resolves_itself):
             unfinished = {} if skip_reason.reason else load_unfinished_turns(self.org)  # as `lemming status` shows them
@@ -232,7 +234,7 @@ class Waiter:
     def _wait_for_news(
         self, org_requests: OrgRequests, agents: list[str], skip_reason: SkipReason, clock: Clock | None
     ) -> AskOutcome[Any] | None:
-        self._report_holders(org_requests, skip_reason.reason)
+        self._report_assignees(org_requests, skip_reason.reason)
         pause = FIRST_POLL_S
         while load_requests(self.org) is org_requests and not find_running_engine(self.org):
             if skip_reason.resolves_itself and find_pending_work(_build_tick_context(self.org, clock), agents).due_now:
@@ -250,11 +252,11 @@ class Waiter:
             )
         return request
 
-    def _report_holders(self, org_requests: OrgRequests, waits: str = "") -> None:
-        holders = find_active_assignees(org_requests.requests, self._find_request(org_requests))
-        if self.at_work and (*holders, waits) != self._announced:
-            self._announced = (*holders, waits)
-            self.at_work(WorkProgress(org_requests.requests.tick, holders, waits))
+    def _report_assignees(self, org_requests: OrgRequests, waits: str = "") -> None:
+        assignees = find_active_assignees(org_requests.requests, self._find_request(org_requests))
+        if self.at_work and (*assignees, waits) != self._announced:
+            self._announced = (*assignees, waits)
+            self.at_work(WorkProgress(org_requests.requests.tick, assignees, waits))
 
 
 def find_active_assignees(requests: AllRequests, request: RequestView) -> tuple[str, ...]:

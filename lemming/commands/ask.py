@@ -74,12 +74,12 @@ class Watcher:
 
     def on_work(self, work: WorkProgress) -> None:
         """Print the agents that must act before the next tick."""
-        self.progress.set_workers(() if work.waits else work.holders)
+        self.progress.set_workers(() if work.waits else work.assignees)
         if work.waits:
             self.progress.print_line(f"  tick {work.tick}: {one_line(work.waits, 400)}", style="dim")
-        elif work.holders:
-            verb = "is" if len(work.holders) == 1 else "are"
-            line = f"  tick {work.tick}: {', '.join(work.holders)} {verb} at work"
+        elif work.assignees:
+            verb = "is" if len(work.assignees) == 1 else "are"
+            line = f"  tick {work.tick}: {', '.join(work.assignees)} {verb} at work"
             self.progress.print_line(line, style="dim")
 
     def on_event(self, event: Event) -> None:

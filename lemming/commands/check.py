@@ -163,7 +163,7 @@ def validate(
 
     Opens the newest 3,000 entries, spread evenly over the outboxes and never fewer than 3 of each. If entries
     remain, the last line gives their number. For open requests, validate reports missing permissions on the
-    way to the holder and back. Exit status 3: there are errors; 0: no errors (warnings do not count).
+    way to the assignee and back. Exit status 3: there are errors; 0: no errors (warnings do not count).
 
     \b
     Examples:

@@ -18,7 +18,7 @@ SECTIONS = {
         "ask": "Ask an agent a question and print the answer.",
         "chat": "Chat with an agent interactively.",
         "send": "Send a message as a person.",
-        "requests": "List requests with their holder, state and cost.",
+        "requests": "List requests with their assignee, state and cost.",
     },
     "Decide": {
         "waiting": "List calls, questions and plans that wait for a person.",

@@ -54,7 +54,7 @@ def requests(
     reference: Annotated[str | None, argument("ID", "Show one request: its id, or a prefix of it.")] = None,
     **values: Any,
 ) -> None:
-    """List requests with their holder, state and cost.
+    """List requests with their assignee, state and cost.
 
     A request is an entry of kind request with a target; docs/requests.md explains the outcomes. With an ID,
     the output shows one request in full: handoffs, answers and sub-requests.
@@ -121,7 +121,7 @@ def _print_request(base: OrgPath, org_requests: OrgRequests, request: RequestVie
 def cancel(
     context: CommandContext,
     reference: RequestId,
-    text: Annotated[list[str] | None, argument("WHY", "Reason that the holder is told.")] = None,
+    text: Annotated[list[str] | None, argument("WHY", "Reason that the assignee is told.")] = None,
     person: AsPerson = None,
 ) -> None:
     """Cancel a request and its sub-requests. Prints the path of the new entry.

@@ -189,7 +189,7 @@ def _can_cancel(request: RequestView, author: str, facts: RequestEventContext) -
         return True
     if is_approval_request(request.entry.payload):
         return author in request.assignees and _hears(request, author, facts)
-    return author in facts.people and any(facts.may_read(holder, author) for holder in request.assignees)
+    return author in facts.people and any(facts.may_read(assignee, author) for assignee in request.assignees)
 
 
 def _response_outcome(response: OutboxEntry) -> End:

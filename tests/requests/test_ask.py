@@ -61,7 +61,7 @@ def test_ticks_are_run_until_the_answer_is_there(org: Path) -> None:
     work: list[WorkProgress] = []
     outcome = ask(org, "ada", "When does it leave?", clock=FrozenClock(), at_work=work.append)
     assert (outcome.end, outcome.answer, outcome.has_answer) == ("answered", "It leaves at nine.", True)
-    assert [each.holders for each in work] == [("ada",), ("bob",), ("ada",)]
+    assert [each.assignees for each in work] == [("ada",), ("bob",), ("ada",)]
     assert load_tick(org) <= 4
 
 
@@ -75,7 +75,7 @@ def test_what_was_asked_stands_in_the_persons_outbox(org: Path) -> None:
 
 def test_the_answer_of_another_person_is_waited_for(org: Path) -> None:
     def eve_answers(work: WorkProgress) -> None:
-        if work.holders == ("eve",):
+        if work.assignees == ("eve",):
             (open_one,) = [it for it in load_requests(org).requests.unresolved_requests if it.assignees == ("eve",)]
             write_answer(org, open_one.id, text="says eve")
 

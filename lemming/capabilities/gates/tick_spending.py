@@ -307,22 +307,24 @@ def find_shared_limits(agents: Mapping[str, Agent], settings: OrgSettings) -> It
 
     No turn waits for any other limit on spending: an agent's own turns run one after another.
     """
-    holders: dict[str, set[str]] = {"agent": set(), "all": set(), "own": set()}
+    agents_by_scope: dict[str, set[str]] = {"agent": set(), "all": set(), "own": set()}
     for name, agent in agents.items():
         for _, gate in rules_for_agent(agent, settings):
             if gate.at == "spend":
-                holders["own"].add(name)
+                agents_by_scope["own"].add(name)
             if gate.per not in (None, "turn"):
-                holders["agent" if gate.per == "agent" else "all"].add(name)
-    if holders["own"]:
+                agents_by_scope["agent" if gate.per == "agent" else "all"].add(name)
+    if agents_by_scope["own"]:
         yield SharedResource("a limit per turn", frozenset(), frozenset())
-    if holders["all"]:
-        yield SharedResource("a limit per organisation or request", holders["all"], agents.keys())
-    if holders["agent"]:
+    if agents_by_scope["all"]:
+        yield SharedResource("a limit per organisation or request", agents_by_scope["all"], agents.keys())
+    if agents_by_scope["agent"]:
         for family in {*group_families(agents).values()}:
-            if holders["agent"] & family:
+            if agents_by_scope["agent"] & family:
                 first = min(family)
-                yield SharedResource(f"a limit per agent, of the family of {first}", holders["agent"] & family, family)
+                yield SharedResource(
+                    f"a limit per agent, of the family of {first}", agents_by_scope["agent"] & family, family
+                )
 
 
 def group_families(agents: Mapping[str, Agent]) -> dict[str, frozenset[str]]:

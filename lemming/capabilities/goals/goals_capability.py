@@ -72,7 +72,7 @@ class GoalsCapability(Capability):
         return turn.get_cache(TurnGoal).snapshot
 
     def intercept(self, effect: Effect, turn: Preparation | TurnView) -> Interception:
-        """Refuse to hand the request on, as the next holder would answer unchecked, and add receipts to the answers."""
+        """Refuse to hand the request on, as the next assignee would answer unchecked, and add receipts to the answers."""
         if isinstance(turn, Preparation):
             return turn.get_cache(TurnGoal).intercept(effect)
         if isinstance(effect, EndTurn):

@@ -53,8 +53,8 @@ CHECKS = (
     _rule(
         "dropped",
         "dropped request",
-        "Nobody works on a request that its holder can read, or it expired without an answer.",
-        "requests to people (`lemming waiting`); requests for later; requests whose holder waits for "
+        "Nobody works on a request that its assignee can read, or it expired without an answer.",
+        "requests to people (`lemming waiting`); requests for later; requests whose assignee waits for "
         "others or has reported to the asker",
         neglected_work.find_dropped_requests,
     ),

@@ -34,7 +34,7 @@ def find_dropped_requests(scan: FindingScan) -> Iterator[Problem]:
             yield make_finding(
                 (*assignees, request.asker),
                 f"{subject}, expired in tick {request.end_tick} without an answer",
-                f"see the holder with `lemming requests {request.id}`; set a later deadline, or a default",
+                f"see the assignee with `lemming requests {request.id}`; set a later deadline, or a default",
                 tick=request.tick,
                 evidence=(request.entry.file,),
             )
