@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.models import shop
 from benchmarks.models.turn import Outcome, Turn
 from lemming.engine import run_once
-from lemming.journal_tools.recorded_tick import TurnRecord, load_tick_record
+from lemming.journal_tools.recorded_tick import RecordedTurn, load_tick_record
 from lemming.kernel.base.entry_kinds import MessageKind
 from lemming.kernel.files import fs
 from lemming.kernel.messages import OutboxEntry
@@ -90,7 +90,7 @@ def render_tools_module() -> str:
 
 def play_turn(base: Path, turn: Turn) -> Outcome:
     """Run the agent's ticks until the request is answered or all entries are read, and return the outcome."""
-    records: list[TurnRecord] = []
+    records: list[RecordedTurn] = []
     for _ in range(MAX_TICKS + len(turn.inbox)):  # an agent with a small model may read one entry a tick
         report = run_once(base, agents=[AGENT], clock=FrozenClock())
         recorded = load_tick_record(Organisation.from_path(base), report.tick)
@@ -100,7 +100,7 @@ def play_turn(base: Path, turn: Turn) -> Outcome:
     return extract_outcome(turn, records)
 
 
-def extract_outcome(turn: Turn, records: Sequence[TurnRecord]) -> Outcome:
+def extract_outcome(turn: Turn, records: Sequence[RecordedTurn]) -> Outcome:
     """Return the outcome of a turn from the journal. A turn is valid if no reply needed a correction."""
     outcome = Outcome(is_valid=all(map(is_valid_turn, records)))
     for record in records:
@@ -117,7 +117,7 @@ def extract_outcome(turn: Turn, records: Sequence[TurnRecord]) -> Outcome:
     return outcome
 
 
-def is_valid_turn(record: TurnRecord) -> bool:
+def is_valid_turn(record: RecordedTurn) -> bool:
     """Return True if all replies of a turn were valid without omissions."""
     remarks = record.report.remarks if record.report else ["not ended"]
     broken = any(call.problem or call.error for call in record.calls)
@@ -128,14 +128,14 @@ def _is_correction(remark: str) -> bool:
     return remark.startswith(("asked again", "left out", "outbox_entries"))
 
 
-def _is_finished(turn: Turn, records: Sequence[TurnRecord]) -> bool:
+def _is_finished(turn: Turn, records: Sequence[RecordedTurn]) -> bool:
     """Return True if the request is answered, or without a request, if all entries were shown."""
     if turn.request:
         return bool(_find_answers(records)) or len(records) >= MAX_TICKS
     return sum(len(record.visible_entry_ids) for record in records) >= len(turn.inbox)
 
 
-def _find_answers(records: Sequence[TurnRecord]) -> list[dict[str, Any]]:
+def _find_answers(records: Sequence[RecordedTurn]) -> list[dict[str, Any]]:
     payloads = [entry.payload for record in records for entry in record.entries]
     return [payload for payload in payloads if payload.get("reply_to")]
 

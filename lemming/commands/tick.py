@@ -19,7 +19,7 @@ from lemming.commands.terminal import (
     to_text,
 )
 from lemming.journal_tools.provenance.prompt_parser import ShownEntry, parse_prompt
-from lemming.journal_tools.recorded_tick import ModelCall, RecordedTick, ToolUse, TurnRecord
+from lemming.journal_tools.recorded_tick import ModelCall, RecordedTick, RecordedTurn, ToolUse
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.inboxes.capability_state import find_call_notes
 from lemming.kernel.messages import EntryName
@@ -91,7 +91,7 @@ def _print_plan(record: RecordedTick) -> None:
         print_data(style_text(f"unread    {count} of them by {one_line(reader, 100)}", "yellow"))
 
 
-def _print_turn(base: OrgPath, turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> None:
+def _print_turn(base: OrgPath, turn: RecordedTurn, record: RecordedTick, *, prompts: bool) -> None:
     report = turn.report
     status = style_text(turn.status, _STYLES.get(turn.status, "green"))
     reason_text = f"  {one_line(report.reason, 600)}" if report and report.reason else ""

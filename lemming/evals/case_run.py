@@ -11,7 +11,7 @@ from typing import Any
 
 from lemming.engine import run_opened
 from lemming.evals.case_responder import CaseResponder
-from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record
+from lemming.journal_tools.recorded_tick import RecordedTick, RecordedTurn, load_tick_record
 from lemming.kernel.base.clock import parse_timestamp, timestamp
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.base.entry_kinds import MessageKind
@@ -87,7 +87,7 @@ class CaseRun:
         return [load_tick_record(self.org, tick) for tick in journal_ticks(self.org) if tick >= self.first]
 
     @cached_property
-    def turns(self) -> list[TurnRecord]:
+    def turns(self) -> list[RecordedTurn]:
         """The turns of the case in order."""
         return [turn for tick in self.ticks for turn in tick.turns]
 

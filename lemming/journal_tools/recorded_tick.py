@@ -87,7 +87,7 @@ class ToolUse:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TurnRecord:
+class RecordedTurn:
     """A turn, number `turn` of its agent in the tick, at index `rank` among all turns of the tick.
 
     `report` is None for an unfinished turn; `started` is None for a turn without a model call.
@@ -155,18 +155,18 @@ class RecordedTick(TickRecords):
 
     def __init__(self, tick: int = -1, records: list[Record] | None = None, *, engine_starts: int = 1) -> None:
         super().__init__(tick, records, engine_starts=engine_starts)
-        self._turns: dict[str, TurnRecord] = {}
+        self._turns: dict[str, RecordedTurn] = {}
 
     @property
-    def turns(self) -> list[TurnRecord]:
+    def turns(self) -> list[RecordedTurn]:
         """The turns of the tick, in order."""
         return [self._cached_turn(key) for key in self.turn_keys]
 
-    def find_turn(self, key: str) -> TurnRecord | None:
+    def find_turn(self, key: str) -> RecordedTurn | None:
         """Return the turn with a key, or None. An agent's name is the key of its first turn in the tick."""
         return self._cached_turn(key) if key in self.turn_keys else None
 
-    def _cached_turn(self, key: str) -> TurnRecord:
+    def _cached_turn(self, key: str) -> RecordedTurn:
         if key not in self._turns:
             self._turns[key] = _build_turn(self, key)
         return self._turns[key]
@@ -209,7 +209,7 @@ def load_tick_record(base: OrgPath, tick: int, prompts: PromptReader | None = No
     return to_recorded_tick(tick, reading)
 
 
-def _build_turn(recorded: RecordedTick, key: str) -> TurnRecord:
+def _build_turn(recorded: RecordedTick, key: str) -> RecordedTurn:
     (agent, turn), records = split_key(key), recorded.turn_records(key)
     started, ended = recorded.started.get(key), recorded.ended.get(key)
     report = ended.report if ended else None
@@ -224,7 +224,7 @@ def _build_turn(recorded: RecordedTick, key: str) -> TurnRecord:
     writes = replayed.list_written_files(report) if replayed else {}
     prefix = f"agents/{agent}/memory/"
     memories = {path: effect.content for path, effect in writes.items() if path.startswith(prefix)}
-    return TurnRecord(
+    return RecordedTurn(
         tick=recorded.tick,
         rank=recorded.turn_keys.index(key),
         agent=agent,

@@ -121,7 +121,7 @@ class ReplayedTurn(TurnState):
     Calls are numbered as in the journal: the turn's own calls begin with `first_call`.
 
     `problems`: the errors of invalid answers, by call number. `args`: the arguments of the tool calls, by index.
-    `not_begun`: requested calls of the last reply without a record. `results_shown`: as in `TurnRecord`.
+    `not_begun`: requested calls of the last reply without a record. `results_shown`: as in `RecordedTurn`.
     """
 
     def __init__(self, inputs: TurnInputs, recorded: TickRecords) -> None:

@@ -57,9 +57,9 @@ def require_no_later_turns(org: Organisation, tick: int, agent_names: Iterable[s
 
 
 class NextTick(NamedTuple):
-    """The next tick. With a `trouble` no tick runs, and `tick` is the counter value needed to continue.
+    """The next tick. With a `contradiction` no tick runs, and `tick` is the counter value needed to continue.
 
-    `trouble`: "rolled back" (the files are older than the journals), "already run" (the counter names a completed tick)
+    `contradiction`: "rolled back" (the files are older than the journals), "already run" (the counter names a completed tick)
     or "interrupted" (the counter is past a tick that was interrupted in the turn of `agent`). `unclosed` is an
     earlier tick with all turns over but without an end record.
     """
@@ -67,15 +67,15 @@ class NextTick(NamedTuple):
     tick: int
     counted: int
     newest: int = -1
-    trouble: Literal["", "rolled back", "already run", "interrupted"] = ""
+    contradiction: Literal["", "rolled back", "already run", "interrupted"] = ""
     agent: str = ""
     unclosed: int | None = None
 
     @property
     def to_error(self) -> LemmingError | None:
-        """The trouble as an error with a hint, or None."""
+        """The contradiction as an error with a hint, or None."""
         hint = f'write {{"current_tick": {self.tick}}} into the file to continue'
-        match self.trouble:
+        match self.contradiction:
             case "rolled back":
                 message = (
                     f"the files are from before tick {self.counted}, as after a `git reset` or a restored "
@@ -112,7 +112,7 @@ def find_next_tick(base: OrgPath, counted: int, ticks: list[int], *, boot_id: st
             is_incomplete = not is_committed(base, earlier)
         records = read_journal(base, earlier) if is_incomplete else []
         if missing := summarize_progress(records)["turns_left"]:
-            return next_tick._replace(tick=earlier, trouble="interrupted", agent=missing[0])
+            return next_tick._replace(tick=earlier, contradiction="interrupted", agent=missing[0])
         next_tick = next_tick._replace(unclosed=earlier if records else None)
     if next_tick.newest < tick:
         return next_tick
@@ -146,8 +146,8 @@ def _is_counter_reverted(base: OrgPath, tick: int, ticks: list[int], boot_id: st
 
 def _with_completeness(base: OrgPath, next_tick: NextTick, ticks: list[int]) -> NextTick:
     if _is_rolled_back(base, next_tick.tick, ticks):
-        return next_tick._replace(trouble="rolled back")
-    return next_tick._replace(tick=tick_from_files(base, ticks)[0], trouble="already run")
+        return next_tick._replace(contradiction="rolled back")
+    return next_tick._replace(tick=tick_from_files(base, ticks)[0], contradiction="already run")
 
 
 def _is_rolled_back(base: OrgPath, tick: int, ticks: list[int]) -> bool:

@@ -31,7 +31,7 @@ from lemming.kernel.tick.model_backends import Backends
 from lemming.kernel.tools import Tool, ToolResult
 from lemming.kernel.turn.forms.form_choice import FormChoice, ModelFeatures, choose_form, make_first_messages
 from lemming.kernel.turn.forms.form_user_message import describe_user_message
-from lemming.kernel.turn.forms.reply_form import TurnFacts
+from lemming.kernel.turn.forms.reply_form import FormFacts
 from lemming.kernel.turn.forms.reply_reader import parse_form_reply
 from lemming.kernel.turn.prompt_input import PromptInput
 from lemming.kernel.turn.prompt_prefix import describe_native_tools
@@ -176,7 +176,7 @@ TRIAL_PROMPTS = (
 def build_prompt(prompt: TrialPrompt, abilities: ModelFeatures, max_output_tokens: int) -> TrialRequest:
     """Build a prompt as a turn of an agent would, for a model with the given abilities."""
     agent = Agent(name=TESTER, instructions=prompt.instructions)
-    facts = TurnFacts(asker=PERSON) if prompt.is_request else TurnFacts(readers=READERS)
+    facts = FormFacts(asker=PERSON) if prompt.is_request else FormFacts(readers=READERS)
     choice = choose_form(agent, abilities, max_output_tokens, facts, prompt.forms, prompt.tools)
     assert choice is not None, "each of these turns has a small form"
     messages = make_first_messages(agent, choice)

@@ -27,7 +27,7 @@ from lemming.kernel.llm.call_cost import to_decimal
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_table import JUDGES
-from lemming.read_model.tick_facts import CallCost, JournalTick, JournalTurn, LedgerCosts, ModelKeys
+from lemming.read_model.tick_facts import CallCost, LedgerCosts, ModelKeys, TickFacts, TurnFacts
 from lemming.read_model.tick_queries import load_ticks
 
 By = Literal["agent", "model", "request", "tick", "day"]
@@ -260,7 +260,7 @@ def _iter_turns(base: OrgPath, costs: CostReport) -> Iterator[_TurnCost]:
                 yield _build_turn(facts, turn_facts)
 
 
-def _build_turn(tick: JournalTick, turn_facts: JournalTurn) -> _TurnCost:
+def _build_turn(tick: TickFacts, turn_facts: TurnFacts) -> _TurnCost:
     """Return a turn with its calls, rounded so that the calls add up to the growth of the ledger."""
     state, calls = turn_facts.ledger, turn_facts.calls
     ledger_before, call_costs = _from_state(state), [_from_call(call) for call in calls]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lemming.journal_tools.recorded_tick import ToolUse, TurnRecord, load_tick_record
+from lemming.journal_tools.recorded_tick import RecordedTurn, ToolUse, load_tick_record
 from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.base.integers import parse_int
 from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
@@ -78,7 +78,7 @@ def trace_line(org: Organisation, target: str, *, branch: str = "") -> LineTrace
     return replace(trace, **_describe_turn(org, turn, call))
 
 
-def _find_call(org: Organisation, name: str, patch: str) -> tuple[TurnRecord, ToolUse]:
+def _find_call(org: Organisation, name: str, patch: str) -> tuple[RecordedTurn, ToolUse]:
     """Return the turn and the call that merged a patch. Raises `UsageError` if no journal here has the call."""
     tick, agent, index = [*name.split("/"), "", ""][:3]
     turn_tick, number = parse_int(tick), parse_int(index)
@@ -90,7 +90,7 @@ def _find_call(org: Organisation, name: str, patch: str) -> tuple[TurnRecord, To
     raise UsageError(f"call {name} is in no journal of this organisation")
 
 
-def _describe_turn(org: Organisation, turn: TurnRecord, call: ToolUse) -> Json:
+def _describe_turn(org: Organisation, turn: RecordedTurn, call: ToolUse) -> Json:
     note = next(find_call_notes(call.kept), None)
     asked_call = next((str(state["id"]) for state in call.kept.values() if "id" in state), "")
     tick = parse_int(asked_call.partition("/")[0]) or turn.tick

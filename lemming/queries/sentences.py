@@ -16,7 +16,7 @@ from lemming.obligations.decisions import is_approval_request
 from lemming.obligations.pending_approvals import find_call_review
 
 if TYPE_CHECKING:
-    from lemming.journal_tools.recorded_tick import TurnRecord
+    from lemming.journal_tools.recorded_tick import RecordedTurn
 
 Json = dict[str, Any]
 MAX_VALUE_CHARS = 160
@@ -135,7 +135,7 @@ class EffectSentence(NamedTuple):
     target: str = ""
 
 
-def describe_effects(turn: TurnRecord) -> Iterator[EffectSentence]:
+def describe_effects(turn: RecordedTurn) -> Iterator[EffectSentence]:
     """Yield the effects of a turn in words: what it wrote and removed, then what its judges and itself remark."""
     for entry in turn.entries:
         sentence = describe_entry(entry.payload)

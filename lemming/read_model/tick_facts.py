@@ -65,7 +65,7 @@ NO_COSTS = LedgerCosts()
 
 
 @dataclass
-class JournalTurn:
+class TurnFacts:
     """A turn so far, with its calls in order.
 
     `model`: the model key of the agent's resume, or empty if this journal has none. `request`: the entry served
@@ -132,7 +132,7 @@ class JournalTurn:
 
 
 @dataclass
-class JournalTick:
+class TickFacts:
     """A tick so far.
 
     `at`: its clock time. `after`: the previous tick with a journal. `order`: the agents that take a turn.
@@ -153,7 +153,7 @@ class JournalTick:
     totals: Json = field(default_factory=dict)
     expired: list[str] = field(default_factory=list)
     problem: str = ""
-    turns: dict[str, JournalTurn] = field(default_factory=dict)
+    turns: dict[str, TurnFacts] = field(default_factory=dict)
 
     @property
     def turn_keys(self) -> list[str]:
@@ -186,7 +186,7 @@ class JournalTick:
         return {agent: report for agent, report in reports.items() if report.get("calls")}
 
 
-def load_tick_facts(base: OrgPath, tick: int) -> JournalTick:
+def load_tick_facts(base: OrgPath, tick: int) -> TickFacts:
     """Return the facts of a tick from its journal. Raises: CorruptState for an unreadable journal or line."""
     facts = fold_journal(tick, raw_journal(base, tick))
     if facts.problem:
@@ -194,15 +194,15 @@ def load_tick_facts(base: OrgPath, tick: int) -> JournalTick:
     return facts
 
 
-def corrupt_facts_error(facts: JournalTick) -> CorruptState:
+def corrupt_facts_error(facts: TickFacts) -> CorruptState:
     """Return the error for a journal with an unreadable line."""
     hint = "run `lemming verify`"
     return CorruptState(f"the tick cannot be read: {facts.problem}", where=paths.journal_file(facts.tick), hint=hint)
 
 
-def fold_journal(tick: int, raw: bytes) -> JournalTick:
+def fold_journal(tick: int, raw: bytes) -> TickFacts:
     """Return the facts in a journal's bytes; an incomplete last line is ignored, an unreadable line is a problem."""
-    facts = JournalTick(tick)
+    facts = TickFacts(tick)
     for number, line in enumerate(raw.split(b"\n")[:-1], 1):
         kind = ""
         try:
@@ -231,7 +231,7 @@ def _require_record(kind: str, line: Json) -> None:
         raise InvalidRecord(f"{kind[:80]} needs an agent's name and a number as its epoch")
 
 
-def _apply_line(facts: JournalTick, kind: str, line: Json) -> None:
+def _apply_line(facts: TickFacts, kind: str, line: Json) -> None:
     facts.epochs.add(line.get("epoch", 1))
     facts.latest_at = line.get("at") or facts.latest_at
     if "agent" in line and kind != "model_reserved":
@@ -278,13 +278,13 @@ def _apply_line(facts: JournalTick, kind: str, line: Json) -> None:
             facts.totals = line["totals"]
 
 
-def _get_turn(facts: JournalTick, line: Mapping[str, Any]) -> JournalTurn:
+def _get_turn(facts: TickFacts, line: Mapping[str, Any]) -> TurnFacts:
     """Return the turn of a line; calls are numbered by turn."""
     number = line["turn"] if "turn" in line else line.get("call", line.get("index", 0)) // NUMBERS_PER_TURN
-    return facts.turns.setdefault(turn_key(line["agent"], number), JournalTurn(line["agent"]))
+    return facts.turns.setdefault(turn_key(line["agent"], number), TurnFacts(line["agent"]))
 
 
-def _chain_ledgers(facts: JournalTick) -> None:
+def _chain_ledgers(facts: TickFacts) -> None:
     """Start each later turn of an agent with the ledger after its previous turn. Concurrent turns may start alike."""
     for key, turn in facts.turns.items():
         agent, number = split_key(key)
@@ -299,7 +299,7 @@ class ModelKeys:
     def __init__(self) -> None:
         self._keys: dict[str, str] = {}
 
-    def resolve(self, facts: JournalTick) -> JournalTick:
+    def resolve(self, facts: TickFacts) -> TickFacts:
         """Fill in the model keys of a tick's turns and calls; ticks must come oldest first. Returns the same facts."""
         for turn in facts.turns.values():
             turn.model = turn.model or self._keys.get(turn.agent, "")

@@ -10,13 +10,11 @@ from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.read_model.read_model import ReadModel
-from lemming.read_model.tick_facts import JournalTick, JournalTurn
+from lemming.read_model.tick_facts import TickFacts, TurnFacts
 from lemming.read_model.tick_rows import restore_tick, restore_turn
 
 
-def load_ticks(
-    base: OrgPath, first: int = 0, last: int | None = None, *, with_reports: bool = True
-) -> list[JournalTick]:
+def load_ticks(base: OrgPath, first: int = 0, last: int | None = None, *, with_reports: bool = True) -> list[TickFacts]:
     """Return the ticks with a journal in a range (`last` included), with turns, oldest first."""
     model, bounds = _model(base), (first, LAST_TICK if last is None else last)
     columns = "costs, facts, report" if with_reports else "costs, '{}', '{}'"
@@ -38,20 +36,20 @@ def list_newest_ticks(base: OrgPath, count: int, *, before: int | None = None) -
     return [tick for (tick,) in reversed(_model(base).query(sql, bounds))]
 
 
-def load_newest_ticks(base: OrgPath, count: int, *, before: int | None = None) -> list[JournalTick]:
+def load_newest_ticks(base: OrgPath, count: int, *, before: int | None = None) -> list[TickFacts]:
     """Return the newest ticks that have started, with turns, oldest first, optionally only ticks before a tick."""
     with _model(base).hold():
         numbers = list_newest_ticks(base, count, before=before)
         return load_ticks(base, numbers[0], numbers[-1]) if numbers else []
 
 
-def find_working_turns(base: OrgPath, tick: int) -> dict[str, JournalTurn]:
+def find_working_turns(base: OrgPath, tick: int) -> dict[str, TurnFacts]:
     """Return the turns of a tick that have begun and not ended, by agent."""
     turns = [turn for facts in load_ticks(base, tick, tick) for turn in facts.turns.values()]
     return {turn.agent: turn for turn in turns if turn.report is None}
 
 
-class TickRow(NamedTuple):
+class ListedTick(NamedTuple):
     """A tick with a journal: the predecessor, and True for a readable, unbroken journal."""
 
     tick: int
@@ -59,10 +57,10 @@ class TickRow(NamedTuple):
     is_whole: bool
 
 
-def load_tick_list(base: OrgPath) -> list[TickRow]:
+def load_tick_list(base: OrgPath) -> list[ListedTick]:
     """Return all ticks with a journal, oldest first."""
     sql = "SELECT tick, after, whole FROM tick ORDER BY tick"
-    return [TickRow(tick, after, bool(whole)) for tick, after, whole in _model(base).query(sql)]
+    return [ListedTick(tick, after, bool(whole)) for tick, after, whole in _model(base).query(sql)]
 
 
 def load_reports_for_requests(base: OrgPath, since_tick: int) -> Iterator[tuple[int, Json]]:

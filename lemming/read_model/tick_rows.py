@@ -11,9 +11,9 @@ from lemming.kernel.journal.write_offs import WriteOff
 from lemming.read_model.tick_facts import (
     NO_COSTS,
     CallCost,
-    JournalTick,
-    JournalTurn,
     LedgerCosts,
+    TickFacts,
+    TurnFacts,
     fold_journal,
     is_chain_intact,
 )
@@ -100,7 +100,7 @@ def remove_source(connection: sqlite3.Connection, path: str) -> None:
     connection.execute("DELETE FROM source WHERE path = ?", (path,))
 
 
-def _turn_columns(turn: JournalTurn) -> Iterator[str]:
+def _turn_columns(turn: TurnFacts) -> Iterator[str]:
     """Yield the JSON columns of a turn: costs and facts without empty values, and the report."""
     ledger = None if turn.ledger == NO_COSTS else turn.ledger
     costs = {"ledger": ledger, "model": turn.model, "calls": turn.calls, "lost": turn.write_off.as_json()}
@@ -113,9 +113,9 @@ def _turn_columns(turn: JournalTurn) -> Iterator[str]:
     yield dump_compact(turn.report or {}).decode()
 
 
-def restore_turn(agent: str, request: str, costs: Json, facts: Json, report: Json) -> JournalTurn:
+def restore_turn(agent: str, request: str, costs: Json, facts: Json, report: Json) -> TurnFacts:
     """Return a turn's facts from its columns, without tools and paths, which are rows of their own."""
-    return JournalTurn(
+    return TurnFacts(
         agent=agent,
         request=request,
         ledger=LedgerCosts(*costs.get("ledger", ())),
@@ -128,6 +128,6 @@ def restore_turn(agent: str, request: str, costs: Json, facts: Json, report: Jso
     )
 
 
-def restore_tick(tick: int, at: str, after: int | None, facts: Json) -> JournalTick:
+def restore_tick(tick: int, at: str, after: int | None, facts: Json) -> TickFacts:
     """Return a tick's facts from its row, without its turns."""
-    return JournalTick(tick, at, after, **{**facts, "epochs": set(facts.get("epochs", ()))})
+    return TickFacts(tick, at, after, **{**facts, "epochs": set(facts.get("epochs", ()))})

@@ -18,7 +18,7 @@ from lemming.kernel.org.organisation import Organisation
 from lemming.queries.checks.health_checks import seconds_since_tick
 from lemming.queries.org_status import OrgStatus, load_org_status
 from lemming.queries.screens.status_screen import STATUS
-from lemming.read_model.tick_facts import JournalTurn, corrupt_facts_error
+from lemming.read_model.tick_facts import TurnFacts, corrupt_facts_error
 from lemming.read_model.tick_queries import load_newest_ticks
 
 RECENT_TICKS, RECENT_ANSWERS = 20, 200
@@ -122,7 +122,7 @@ def _iter_recent_metrics(org: Organisation) -> Iterator[MetricFamily]:
         yield MetricFamily(f"lemming_recent_{name}", "gauge", about, totals)
 
 
-def _load_recent_turns(org: Organisation) -> Iterator[JournalTurn]:
+def _load_recent_turns(org: Organisation) -> Iterator[TurnFacts]:
     """Yield the turns of the newest ticks, newest first, until there are enough answers."""
     answers = 0
     for tick in reversed(load_newest_ticks(org, RECENT_TICKS)):

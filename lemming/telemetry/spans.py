@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from lemming.journal_tools.recorded_tick import ModelCall, RecordedTick, ToolUse, TurnRecord
+from lemming.journal_tools.recorded_tick import ModelCall, RecordedTick, RecordedTurn, ToolUse
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import OUTCOME_CODES, ConfigError
 from lemming.kernel.base.jsontext import dump_compact
@@ -70,7 +70,7 @@ class _TurnSpanBuilder:
     """Builds the spans of a turn."""
 
     def __init__(
-        self, turn: TurnRecord, tick: RecordedTick, timings: TurnTimings, trace: bytes, root: bytes, *, content: bool
+        self, turn: RecordedTurn, tick: RecordedTick, timings: TurnTimings, trace: bytes, root: bytes, *, content: bool
     ) -> None:
         self._turn, self._tick, self._timings = turn, tick, timings
         self._trace, self._root, self._content = trace, root, content

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from lemming.kernel.tick.threads import TurnLock
-from lemming.operations.turns.parallel_turns import TurnProgress, run_turns
+from lemming.operations.turns.parallel_turns import FinishedAgents, run_turns
 from lemming.operations.turns.turn_dependencies import TurnWaits
 
 NAMES = [f"w{number}" for number in range(8)]
@@ -24,13 +24,13 @@ def test_calls_follow_the_order_of_the_turns_and_every_turn_ends(lanes: int) -> 
             for name in NAMES
         }
         lock, stop = TurnLock(), threading.Event()
-        progress = TurnProgress({name: wait.begun for name, wait in waits.items()}, stop)
+        finished_agents = FinishedAgents({name: wait.begun for name, wait in waits.items()}, stop)
         pauses = {name: generator.choice([0, 0.0005, 0.002]) for name in NAMES}
 
         def work(
             name: str,
             lock: TurnLock = lock,
-            progress: TurnProgress = progress,
+            finished_agents: FinishedAgents = finished_agents,
             stop: threading.Event = stop,
             calls: list[str] = calls,
             begun: list[str] = begun,
@@ -39,10 +39,10 @@ def test_calls_follow_the_order_of_the_turns_and_every_turn_ends(lanes: int) -> 
             begun.append(name)
             with lock.waiting:
                 stop.wait(pauses[name])
-                assert progress.wait_for_earlier(name)
+                assert finished_agents.wait_for_earlier(name)
             calls.append(name)
 
-        run_turns(NAMES, waits, work, max_parallel=lanes, turn_lock=lock, stop=stop, progress=progress)
+        run_turns(NAMES, waits, work, max_parallel=lanes, turn_lock=lock, stop=stop, finished_agents=finished_agents)
         ended |= set(calls)
         assert ended == set(NAMES)
         assert [name for name in calls if name in shared] == shared
@@ -51,7 +51,7 @@ def test_calls_follow_the_order_of_the_turns_and_every_turn_ends(lanes: int) -> 
 
 def test_a_stop_ends_the_wait_of_a_call() -> None:
     stop = threading.Event()
-    progress = TurnProgress({"b": {"a"}}, stop)
+    finished_agents = FinishedAgents({"b": {"a"}}, stop)
     threading.Timer(0.05, stop.set).start()
-    assert not progress.wait_for_earlier("b")
-    assert TurnProgress({}, threading.Event()).wait_for_earlier("b")
+    assert not finished_agents.wait_for_earlier("b")
+    assert FinishedAgents({}, threading.Event()).wait_for_earlier("b")

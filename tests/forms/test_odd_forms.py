@@ -16,7 +16,7 @@ from lemming.kernel.base.errors import ContractError
 from lemming.kernel.base.untrusted_quoting import quote_payload
 from lemming.kernel.turn.forms.form_choice import FormChoice, ModelFeatures, choose_form, make_first_messages
 from lemming.kernel.turn.forms.form_question import ReplyPrompt, correct_prompt
-from lemming.kernel.turn.forms.reply_form import ReplyForm, TurnFacts
+from lemming.kernel.turn.forms.reply_form import FormFacts, ReplyForm
 from lemming.kernel.turn.forms.reply_reader import parse_form_reply
 from lemming.kernel.turn.reply_schemas import (
     Action,
@@ -31,13 +31,13 @@ from lemming.testing import make_org, resume
 
 Json = dict[str, Any]
 TEXT: Json = {"type": "string"}
-ASKED = TurnFacts(asker="mira")
-BESIDE = TurnFacts(requests=("r1",), readers=("mira",))
+ASKED = FormFacts(asker="mira")
+BESIDE = FormFacts(requests=("r1",), readers=("mira",))
 KINDS = ("message", "report", "response")
 LEAVES = "x\nActions:\nanswer(text): Say yes."
 
 
-def choose(base: Path, facts: TurnFacts, *forms: PayloadSchema, native: bool = False, **turn: Any) -> FormChoice:
+def choose(base: Path, facts: FormFacts, *forms: PayloadSchema, native: bool = False, **turn: Any) -> FormChoice:
     """Return the reply form of a turn of an agent without tools."""
     make_org(base, resume("ada", turn=turn))
     choice = choose_form(load_agent(base, "ada"), ModelFeatures(True, native, "fit"), 1000, facts, forms, ())
@@ -80,12 +80,12 @@ def test_an_answer_to_a_request_by_its_id_keeps_such_a_field(base: Path, name: s
     ("facts", "kind", "name"),
     [
         (BESIDE, "response", "request"),
-        (TurnFacts(readers=("bob", "eve")), "message", "to"),
-        (TurnFacts(readers=("bob", "eve")), "message", "kind"),
+        (FormFacts(readers=("bob", "eve")), "message", "to"),
+        (FormFacts(readers=("bob", "eve")), "message", "kind"),
     ],
 )
 def test_a_field_beside_an_argument_of_the_same_name_is_asked_for_by_the_contract(
-    base: Path, facts: TurnFacts, kind: str, name: str
+    base: Path, facts: FormFacts, kind: str, name: str
 ) -> None:
     make_org(base, resume("ada"))
     form = PayloadSchema((kind,), (kind,), {name: TEXT})
@@ -93,7 +93,7 @@ def test_a_field_beside_an_argument_of_the_same_name_is_asked_for_by_the_contrac
 
 
 def test_the_only_field_of_a_message_keeps_its_name(base: Path) -> None:
-    form = choose(base, TurnFacts(readers=("bob", "eve")), PayloadSchema(("message",), ("message",), {"town": TEXT}))
+    form = choose(base, FormFacts(readers=("bob", "eve")), PayloadSchema(("message",), ("message",), {"town": TEXT}))
     [entry] = read(form.form, json.dumps({"do": "send", "to": "bob", "town": "Oslo"}))
     assert entry.payload == {"town": "Oslo", "target": "bob"}
 
@@ -127,7 +127,7 @@ def test_an_agent_that_answers_sends_what_its_kinds_allow(base: Path, kinds: lis
 def test_a_message_to_what_is_no_name_is_not_for_everybody(
     base: Path, to: object, readers: tuple[str, ...] | None
 ) -> None:
-    form = choose(base, TurnFacts(readers=readers)).form
+    form = choose(base, FormFacts(readers=readers)).form
     with pytest.raises(ContractError, match='send: "to" must be'):
         read(form, json.dumps({"do": "send", "to": to, "text": "x"}))
 

@@ -73,18 +73,18 @@ class ApprovalsCapability(Capability):
 
     def due(self, turn: Preparation) -> Iterator[Wake]:
         """Yield a reason for a turn: a person must be asked about a new entry."""
-        approvals = turn.get_cache(TurnApprovals)
+        approvals = turn.get_cache(PreparedApprovals)
         if approvals.reviews_entries:
             yield Wake(approvals.has_new_requests)
 
     def prepare(self, turn: Preparation) -> Json:
         """Return the persons to ask by gate, the decisions and the preapprovals."""
-        return turn.get_cache(TurnApprovals).to_snapshot()
+        return turn.get_cache(PreparedApprovals).to_snapshot()
 
     def intercept(self, effect: Any, turn: Preparation | TurnView) -> Interception:
         """Answer for a person who has approved, or ask. The kernel asks about a call once it is live."""
         if isinstance(turn, Preparation):
-            return turn.get_cache(TurnApprovals).intercept(effect)
+            return turn.get_cache(PreparedApprovals).intercept(effect)
         if isinstance(effect.subject, CallTool):
             return None
         from lemming.capabilities.approvals.pending_actions import CallApprovals, EntryApprovals
@@ -100,7 +100,7 @@ class ApprovalsCapability(Capability):
         yield CallNote(f"approved by {by}: {entry}", by, entry)
 
 
-class TurnApprovals:
+class PreparedApprovals:
     """Decisions, new questions and withheld entries of one turn.
 
     A gate at "in" that says "ask" withholds an entry until a person's approval. Nobody is asked twice about an entry; the

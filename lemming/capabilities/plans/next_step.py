@@ -51,14 +51,14 @@ RUN_LIMIT_BYTES = 200 << 10  # a memory may have a little more
 
 def advance_run(plan: AgentPlan, run: PlanRun, values: Mapping[str, Any]) -> Json:
     """Return the next reply of a run. The run is changed in place and stored as a memory in the reply."""
-    turn = _RunTurn(plan, run, values)
+    turn = _PlanTurn(plan, run, values)
     turn.advance()
     if len(dump_compact(run.as_json())) > RUN_LIMIT_BYTES:
         turn.abort("what came of its steps is more than a memory may hold")
     return turn.to_reply()
 
 
-class _RunTurn:
+class _PlanTurn:
     def __init__(self, plan: AgentPlan, run: PlanRun, values: Mapping[str, Any]) -> None:
         self.plan, self.run, self.values = plan, run, values
         self.tick: int = values["tick"]

@@ -8,7 +8,7 @@ from typing import Any
 from lemming.capabilities.trust.author_labels import EndorsementLog
 from lemming.capabilities.trust.sidecar_labels import get_label_path
 from lemming.journal_tools.provenance.write_log import TrustStep, WriteLog
-from lemming.journal_tools.recorded_tick import TurnRecord
+from lemming.journal_tools.recorded_tick import RecordedTurn
 from lemming.kernel.agents import survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.integers import LAST_TICK
@@ -29,7 +29,7 @@ def trace_trust(write_log: WriteLog, path: str) -> list[TrustStep]:
     endorsements = _load_endorsements(write_log)
     steps: list[TrustStep] = []
     source, label = path, ""
-    turn: TurnRecord | None = None
+    turn: RecordedTurn | None = None
     while source and len(steps) < MAX_STEPS:
         turn = _find_origin_turn(write_log, source, turn)
         trust_record = _load_trust_label(turn, source) if turn else {}
@@ -45,7 +45,7 @@ def trace_trust(write_log: WriteLog, path: str) -> list[TrustStep]:
     return steps
 
 
-def _find_origin_turn(write_log: WriteLog, source: str, later: TurnRecord | None) -> TurnRecord | None:
+def _find_origin_turn(write_log: WriteLog, source: str, later: RecordedTurn | None) -> RecordedTurn | None:
     """Return the turn that wrote a source or received the source as a result."""
     position = (later.tick, later.rank) if later else None
     if source.endswith(EARLIER_RESULT_SUFFIX):
@@ -54,7 +54,7 @@ def _find_origin_turn(write_log: WriteLog, source: str, later: TurnRecord | None
     return write_log.find_turn(write.position[0], write.key) if write else None
 
 
-def _load_trust_label(turn: TurnRecord, path: str) -> dict[str, Any]:
+def _load_trust_label(turn: RecordedTurn, path: str) -> dict[str, Any]:
     """Return the trust of an item a turn wrote: from its sidecar label, or else the trust of the turn."""
     sidecar = turn.writes.get(get_label_path(path))
     if sidecar is not None:

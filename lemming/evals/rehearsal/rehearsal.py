@@ -22,7 +22,7 @@ from lemming.git_history.history_reader import FileChange
 from lemming.journal_tools.file_history import FileHistory, iter_tracked_files, load_current_file
 from lemming.journal_tools.fork import SettingOverride, apply_overrides, fork
 from lemming.journal_tools.journal_history import JournalHistory, PastStates, diff_file, open_past
-from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record
+from lemming.journal_tools.recorded_tick import RecordedTick, RecordedTurn, load_tick_record
 from lemming.journal_tools.replay.tick_replay import restore_abandoned_turns, restore_call_notes
 from lemming.kernel.agents import decode_resume, list_agent_folders
 from lemming.kernel.base import paths
@@ -325,11 +325,11 @@ def _compare_ticks(record: _Recording, folder: Path, ticks: range) -> dict[str, 
     return {"entries": entries, "ends": ends, "files": [change for change in changes if change]}
 
 
-def _turns_by_agent(recorded: RecordedTick) -> dict[str, TurnRecord]:
+def _turns_by_agent(recorded: RecordedTick) -> dict[str, RecordedTurn]:
     return {turn.agent: turn for turn in recorded.turns} if recorded.records else {}
 
 
-def _describe_outcome(turn: TurnRecord | None) -> str:
+def _describe_outcome(turn: RecordedTurn | None) -> str:
     """Describe the outcome of a turn, or return an empty string without a turn."""
     if turn is None or turn.report is None:
         return ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from lemming.journal_tools.recorded_tick import TurnRecord
+from lemming.journal_tools.recorded_tick import RecordedTurn
 from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.journal.journal_records import TurnStarted
@@ -61,7 +61,7 @@ class ParsedPrompt:
     is_brief: bool = False
 
 
-def parse_prompt(turn: TurnRecord, agents: Collection[str]) -> ParsedPrompt:
+def parse_prompt(turn: RecordedTurn, agents: Collection[str]) -> ParsedPrompt:
     """Return the content of a turn's first prompt; `agents` contains all names in the tick."""
     started = turn.started
     if not started:
@@ -136,7 +136,7 @@ def _parse_memories(text: str) -> Iterator[tuple[str, Any]]:
             yield memory["key"], memory.get("value")
 
 
-def _iter_context_files(turn: TurnRecord, started: TurnStarted) -> Iterator[tuple[str, str]]:
+def _iter_context_files(turn: RecordedTurn, started: TurnStarted) -> Iterator[tuple[str, str]]:
     for item in started.resume.get("context", []):
         label = item.get("label") or PurePosixPath(item["file"]).name
         is_memory = "owner" in item  # of another agent, by a grant

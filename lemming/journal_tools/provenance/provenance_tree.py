@@ -29,7 +29,7 @@ from lemming.journal_tools.provenance.write_log import (
     make_node,
     resolve_unknown_author,
 )
-from lemming.journal_tools.recorded_tick import ToolUse, TurnRecord
+from lemming.journal_tools.recorded_tick import RecordedTurn, ToolUse
 from lemming.journal_tools.repair.unknown_calls import CALL, RETRY
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
@@ -46,7 +46,7 @@ EARLY_ENDS = ("deadline", "out_of_credits", "paused")
 MAX_COMPARED_CHARS = 2000  # tools truncate long files
 
 
-def build_provenance_turn(write_log: WriteLog, turn: TurnRecord, path: str) -> ProvenanceTurn:
+def build_provenance_turn(write_log: WriteLog, turn: RecordedTurn, path: str) -> ProvenanceTurn:
     """Return a turn with all content visible at the time it wrote the file at `path`."""
     tick = write_log.tick(turn.tick)
     assert tick is not None
@@ -68,7 +68,7 @@ def build_provenance_turn(write_log: WriteLog, turn: TurnRecord, path: str) -> P
     return provenance_turn
 
 
-def _build_entry_node(write_log: WriteLog, turn: TurnRecord, shown_entry: ShownEntry) -> ProvenanceNode:
+def _build_entry_node(write_log: WriteLog, turn: RecordedTurn, shown_entry: ShownEntry) -> ProvenanceNode:
     author, tick = shown_entry.author, shown_entry.tick
     if author is None or tick is None:
         path = write_log.find_entry_path(shown_entry.id) or ""
@@ -98,7 +98,7 @@ def _build_entry_node(write_log: WriteLog, turn: TurnRecord, shown_entry: ShownE
     return node
 
 
-def _iter_memory_nodes(write_log: WriteLog, turn: TurnRecord, prompt: ParsedPrompt) -> Iterator[ProvenanceNode]:
+def _iter_memory_nodes(write_log: WriteLog, turn: RecordedTurn, prompt: ParsedPrompt) -> Iterator[ProvenanceNode]:
     for key, value in prompt.memory.items():
         path = paths.memory_file(turn.agent, key) if paths.MEMORY_KEY.match(key) else ""
         # A line of a brief prompt is a memory if there is a file, or an earlier turn wrote one.
@@ -117,7 +117,7 @@ def _iter_memory_nodes(write_log: WriteLog, turn: TurnRecord, prompt: ParsedProm
 
 
 def _build_file_node(
-    write_log: WriteLog, turn: TurnRecord, path: str, visible_text: str, is_brief: bool
+    write_log: WriteLog, turn: RecordedTurn, path: str, visible_text: str, is_brief: bool
 ) -> ProvenanceNode:
     node = make_node(path, b"")  # a file, or a memory of another agent
     node.text = visible_text
@@ -129,7 +129,7 @@ def _build_file_node(
 
 
 def _resolve_author(
-    write_log: WriteLog, reader: TurnRecord, node: ProvenanceNode, is_same: Callable[[bytes], bool]
+    write_log: WriteLog, reader: RecordedTurn, node: ProvenanceNode, is_same: Callable[[bytes], bool]
 ) -> ProvenanceNode:
     """Return a node with the last author: the turn that wrote the content, unless the reader saw other content.
 
@@ -160,7 +160,7 @@ def _list_other_writers(
     return writers
 
 
-def _build_carried_result(write_log: WriteLog, turn: TurnRecord, result: dict[str, Any]) -> ProvenanceNode:
+def _build_carried_result(write_log: WriteLog, turn: RecordedTurn, result: dict[str, Any]) -> ProvenanceNode:
     """Return the node of an earlier turn's result or a person's note. A file that was read is traced to its author."""
     node = ProvenanceNode("result", _format_call(result["tool"], result["args"]), result["output"], author=turn.agent)
     if CALL in result:
@@ -176,7 +176,7 @@ def _build_carried_result(write_log: WriteLog, turn: TurnRecord, result: dict[st
     return node
 
 
-def _iter_earlier_results(turn: TurnRecord) -> Iterator[dict[str, Any]]:
+def _iter_earlier_results(turn: RecordedTurn) -> Iterator[dict[str, Any]]:
     """Yield the tool results of earlier turns for the same request; answers of other agents are entries."""
     task = turn.started.task if turn.started else None
     open_request = task["begun"] if task else {}
@@ -186,7 +186,7 @@ def _iter_earlier_results(turn: TurnRecord) -> Iterator[dict[str, Any]]:
             yield result
 
 
-def _iter_tool_results(write_log: WriteLog, turn: TurnRecord, path: str) -> Iterator[ProvenanceNode]:
+def _iter_tool_results(write_log: WriteLog, turn: RecordedTurn, path: str) -> Iterator[ProvenanceNode]:
     """Yield the turn's own tool results so far; the content of a file or memory is traced to its author."""
     own_files: set[str] = set()
     for tool_use in turn.find_known_tool_uses(path):
@@ -207,14 +207,16 @@ def _iter_tool_results(write_log: WriteLog, turn: TurnRecord, path: str) -> Iter
         own_files.update(tool_use.files)
 
 
-def _find_source_file(turn: TurnRecord, tool_use: ToolUse) -> str:
+def _find_source_file(turn: RecordedTurn, tool_use: ToolUse) -> str:
     """Return the path of the file a shipped tool read in this call, or an empty string."""
     if not tool_use.success or not isinstance(tool_use.args, dict):
         return ""
     return next((tool.source_file(turn.agent, tool_use.args) for tool in iter_shipped_tools([tool_use.tool])), "")
 
 
-def _resolve_result_source(write_log: WriteLog, turn: TurnRecord, node: ProvenanceNode, source: str) -> ProvenanceNode:
+def _resolve_result_source(
+    write_log: WriteLog, turn: RecordedTurn, node: ProvenanceNode, source: str
+) -> ProvenanceNode:
     node.path = source
 
     def is_same(content: bytes) -> bool:
@@ -225,7 +227,7 @@ def _resolve_result_source(write_log: WriteLog, turn: TurnRecord, node: Provenan
     return _resolve_author(write_log, turn, node, is_same)
 
 
-def _iter_resume_node(write_log: WriteLog, turn: TurnRecord) -> Iterator[ProvenanceNode]:
+def _iter_resume_node(write_log: WriteLog, turn: RecordedTurn) -> Iterator[ProvenanceNode]:
     """Yield the agent's resume if another agent wrote the file."""
     path = paths.resume_file(turn.agent)
     if write := write_log.find_last_write(path, position=_turn_position(turn)):
@@ -234,7 +236,7 @@ def _iter_resume_node(write_log: WriteLog, turn: TurnRecord) -> Iterator[Provena
         yield node
 
 
-def _turn_position(turn: TurnRecord) -> TurnPosition:
+def _turn_position(turn: RecordedTurn) -> TurnPosition:
     return turn.tick, turn.rank
 
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from itertools import chain, islice, pairwise
 from typing import Any, Literal
 
-from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record
+from lemming.journal_tools.recorded_tick import RecordedTick, RecordedTurn, load_tick_record
 from lemming.journal_tools.tick_ranges import find_lost_ticks
 from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
@@ -66,7 +66,7 @@ class WriteLog:
         self._prompts = make_prompt_reader(base)
         self.tick = lru_cache(MAX_TICKS_CACHED)(self._load_tick)
 
-    def find_turn(self, tick: int, key: str) -> TurnRecord | None:
+    def find_turn(self, tick: int, key: str) -> RecordedTurn | None:
         """Return a turn, or None if no readable journal contains it."""
         record = self.tick(tick)
         try:

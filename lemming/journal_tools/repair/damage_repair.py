@@ -192,7 +192,7 @@ def _find_tick_repairs(base: OrgPath, ticks: list[int]) -> tuple[int, list[Repai
         next_tick = find_next_tick(base, counter_tick, ticks, boot_id=SystemClock().boot_id)
     except CorruptState:  # reported as damage of the journal
         return counter_tick, []
-    if next_tick.trouble == "rolled back":
+    if next_tick.contradiction == "rolled back":
         return next_tick.tick, [_make_rollback_repair(base, next_tick.tick, ticks)]
     if next_tick.to_error is None:
         return next_tick.tick, []

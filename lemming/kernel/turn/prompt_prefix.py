@@ -30,7 +30,7 @@ from lemming.kernel.turn.forms.form_choice import (
     choose_form,
     make_first_messages,
 )
-from lemming.kernel.turn.forms.reply_form import ReplyForm, TurnFacts, is_described
+from lemming.kernel.turn.forms.reply_form import FormFacts, ReplyForm, is_described
 from lemming.kernel.turn.loop_breaker import loop_limits
 from lemming.kernel.turn.reply_schemas import Action, PayloadSchema, make_native_names, reply_schema
 from lemming.kernel.turn.turn_prompt import full_prefix
@@ -59,7 +59,7 @@ class PromptPrefix(NamedTuple):
     basis: tuple[object, ...]
     sections: tuple[str, ...]
     payload_schemas: Sequence[PayloadSchema]
-    facts: TurnFacts | None
+    facts: FormFacts | None
     form: ReplyForm | None
     takes_schema: bool
     calls_tools: bool
@@ -85,7 +85,7 @@ class PromptPrefixCache:
         entry: ModelEntry,
         allocation: AgentCredits,
         selected: SelectContext | None,
-        get_facts: Callable[[], TurnFacts],
+        get_facts: Callable[[], FormFacts],
     ) -> PromptPrefix:
         """Return the agent's prompt prefix, rebuilt if any object of the basis has changed.
 
@@ -95,7 +95,7 @@ class PromptPrefixCache:
         basis = agent, tick_context.config, tick_context.toolset, available_providers(plugins)
         sections, payload_schemas = (selected.sections, selected.payload_schemas) if selected else ((), ())
         cached = self._by_agent.get(agent.name)
-        facts: TurnFacts | None = None
+        facts: FormFacts | None = None
         is_same = (
             cached
             and all(map(is_, cached.basis, basis))
@@ -125,7 +125,7 @@ def _build_prefix(
     entry: ModelEntry,
     allocation: AgentCredits,
     selected: SelectContext | None,
-    facts: TurnFacts | None,
+    facts: FormFacts | None,
     features: ModelFeatures,
     basis: tuple[object, ...],
 ) -> PromptPrefix:

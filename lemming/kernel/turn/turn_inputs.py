@@ -37,7 +37,7 @@ from lemming.kernel.org.settings_blocks import LoopSettings
 from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.addressing import Readers
 from lemming.kernel.turn.dialogue import continue_dialogue, dialogue_style, find_dialogue, split_prompt_input
-from lemming.kernel.turn.forms.reply_form import ReplyForm, TurnFacts
+from lemming.kernel.turn.forms.reply_form import FormFacts, ReplyForm
 from lemming.kernel.turn.loop_breaker import loop_warnings
 from lemming.kernel.turn.preparation_chain import PreparationChain, require_requested_capabilities
 from lemming.kernel.turn.preparation_effects import (
@@ -205,11 +205,11 @@ def _collect_facts(
     requests: Sequence[OutboxEntry],
     inbox: Inbox,
     memories: Mapping[str, Any],
-) -> TurnFacts:
+) -> FormFacts:
     """Return the facts that determine the turn's reply form."""
     request = task.request if task else None
     memory_chars = tick_context.config.org.memory_chars
-    return TurnFacts(
+    return FormFacts(
         asker=request.agent if request else "",
         requests=tuple([entry.id for entry in requests]),
         readers=tick_context.org.get_cache(Readers).list_readers(agent.name, tick_context.survey),

@@ -35,7 +35,7 @@ from lemming.kernel.turn.wake_check import FurtherTurn
 from lemming.operations.misplaced_files import find_misplaced
 from lemming.operations.turns.idle_cache import find_idle_cache
 from lemming.operations.turns.lanes import make_lane_lookup
-from lemming.operations.turns.parallel_turns import TurnProgress, TurnRow, limit_garbage_collection, run_turns
+from lemming.operations.turns.parallel_turns import ConcurrentTurns, FinishedAgents, limit_garbage_collection, run_turns
 from lemming.operations.turns.running_tick import (
     NO_LONGER_ALLOWED,
     RunningTick,
@@ -61,7 +61,7 @@ def take_turns(running_tick: RunningTick) -> None:
         runtime.report_problem(problem)
     order, agents, settings = tick_context.plan.order, tick_context.survey.agents, tick_context.config.org
     max_turns = sum(agents[name].turn.requests for name in order if name in agents)
-    max_parallel, waits, progress = _max_concurrent_turns(running_tick, max_turns), dict[str, TurnWaits](), None
+    max_parallel, waits, finished_agents = _max_concurrent_turns(running_tick, max_turns), dict[str, TurnWaits](), None
     get_lane = None
     if not runtime.batcher and max_turns > settings.parallel_limit:  # else all turns fit without lanes
         get_lane = make_lane_lookup(agents, tick_context.config, runtime.backends.max_calls)
@@ -77,8 +77,8 @@ def take_turns(running_tick: RunningTick) -> None:
                 order = [name for name in order if name not in idle]
             waits = find_waits(order, dependencies)
             if begun := {name: wait.begun for name, wait in waits.items() if wait.begun}:
-                progress = TurnProgress(begun, runtime.stop)
-                running_tick.scope.wait_for_earlier = progress.wait_for_earlier
+                finished_agents = FinishedAgents(begun, runtime.stop)
+                running_tick.scope.wait_for_earlier = finished_agents.wait_for_earlier
         run_turns(
             order,
             waits,
@@ -88,7 +88,7 @@ def take_turns(running_tick: RunningTick) -> None:
             turn_lock=runtime.turn_lock,
             stop=runtime.stop,
             batcher=runtime.batcher,
-            progress=progress,
+            finished_agents=finished_agents,
         )
         commits.write_deferred()
 
@@ -148,8 +148,8 @@ class AgentTurns:
         self._can_have_several = bool(not is_one or self._journal.records)
         self._can_begin = True  # False: only turns on record may follow
 
-    def run(self) -> TurnRow | None:
-        """Run the turns, or return a row of turns to run concurrently with a step that follows them."""
+    def run(self) -> ConcurrentTurns | None:
+        """Run the turns, or return a group of turns to run concurrently with a step that follows them."""
         for turn in range(TURNS_PER_TICK):
             if self._running_tick.runtime.stop.is_set():
                 self._running_tick.is_stopped = True
@@ -166,8 +166,8 @@ class AgentTurns:
                 turn_start = self._start_turn(turn, started)
                 if turn_start is None:
                     return None
-                if not turn and self._can_have_several and (row := self._start_row(turn_start)):
-                    return row
+                if not turn and self._can_have_several and (group := self._start_group(turn_start)):
+                    return group
                 if not self._finish_turn(turn_start):
                     return None
                 request = turn_start.request
@@ -226,13 +226,13 @@ class AgentTurns:
         tools = self._tick_context.toolset.allowed_tools(agent, self._tick_context.config.org).values()
         return _can_run_concurrently(inputs, tools, agent.turn.requests)
 
-    def _start_row(self, first: _StartedTurn) -> TurnRow | None:
+    def _start_group(self, first: _StartedTurn) -> ConcurrentTurns | None:
         """Start the turns that run concurrently with the first; return None for a single or ordered turn."""
         is_recorded = self._find_records(1)[0] is not None  # a second turn began, and the first is not over
         can_begin = self._can_run_concurrently(first.inputs)
         if first.request is None or not (is_recorded or can_begin):
             return None
-        row, self._served_requests, self._can_begin = [first], frozenset({first.request}), False
+        group, self._served_requests, self._can_begin = [first], frozenset({first.request}), False
         state = _to_further_state(first.inputs.state, first.request)
         for turn in range(1, TURNS_PER_TICK):
             started, _ = self._find_records(turn)
@@ -242,9 +242,9 @@ class AgentTurns:
                 next_start = _StartedTurn(next_inputs) if next_inputs else None
             if next_start is None:
                 break
-            row.append(next_start)
+            group.append(next_start)
             self._served_requests |= {next_start.request or ""}
-        if len(row) == 1:
+        if len(group) == 1:
             return None
         outcomes: dict[int, TurnOutcome] = {}
 
@@ -253,12 +253,12 @@ class AgentTurns:
                 outcomes[turn_start.inputs.turn] = outcome
 
         def finish() -> None:
-            if len(outcomes) == len(row):  # else one was stopped: the next run uses the recorded answers
-                for turn_start in row:
+            if len(outcomes) == len(group):  # else one was stopped: the next run uses the recorded answers
+                for turn_start in group:
                     is_replay = turn_start.earlier is not None
                     self._running_tick.commit(turn_start.inputs, outcomes[turn_start.inputs.turn], is_replay=is_replay)
 
-        return TurnRow([partial(store_outcome, turn_start) for turn_start in row], finish)
+        return ConcurrentTurns([partial(store_outcome, turn_start) for turn_start in group], finish)
 
     # --- start of a turn --------------------------------------------------------------------------
 
@@ -371,8 +371,8 @@ def _can_afford(inputs: TurnInputs, max_turns: int) -> bool:
 
 
 def _to_further_state(state: AgentState, request: str) -> AgentState:
-    """Return the start state for the further turns of a row, without content shown to one turn only.
+    """Return the start state for the further turns of a group, without content shown to one turn only.
 
-    `request`: the request of the first turn, so an older inbox entry ends the row.
+    `request`: the request of the first turn, so an older inbox entry ends the group.
     """
     return replace(state, results=(), in_vain={}, expired_unread=0, serving=request or state.serving)

@@ -18,14 +18,14 @@ from lemming.operations.turns.lanes import Item, Lane, ReadyTurns
 from lemming.operations.turns.turn_dependencies import TurnWaits
 
 
-class TurnRow(NamedTuple):
+class ConcurrentTurns(NamedTuple):
     """Turns to run concurrently in any order, and a final step after all of them."""
 
     turns: Sequence[Callable[[], None]]
     finish: Callable[[], None]
 
 
-Work = Callable[[str], TurnRow | None]
+Work = Callable[[str], ConcurrentTurns | None]
 INTERRUPT_DELAY_S = 0.5
 """Longest delay of a Ctrl-C that came just before the main thread began to wait."""
 
@@ -40,38 +40,38 @@ def run_turns(
     turn_lock: TurnLock,
     stop: threading.Event,
     batcher: CallBatcher | None = None,
-    progress: TurnProgress | None = None,
+    finished_agents: FinishedAgents | None = None,
 ) -> None:
     """Call `work(name)` for every name, each after the turns listed in `waits`.
 
     At most `max_parallel` calls run concurrently; with `get_lane`, up to the capacity of each lane, unless
-    `max_parallel` is 1. A returned row holds further turns to run concurrently and a final step; the name is
-    complete after the row. One call works at a time, the holder of `turn_lock`; the other calls are in
+    `max_parallel` is 1. A returned group holds further turns to run concurrently and a final step; the name is
+    complete after the group. One call works at a time, the holder of `turn_lock`; the other calls are in
     `turn_lock.waiting`. Ready turns start in the given order. An exception sets `stop`, so running calls end
-    soon; no further call starts, and the exception is raised after the last call. `progress` learns which names are
-    complete.
+    soon; no further call starts, and the exception is raised after the last call. `finished_agents` learns which names
+    are complete.
     """
     try:
         if max_parallel == 1:
             with turn_lock:
                 for name in order:
-                    if row := work(name):
-                        for turn in row.turns:
+                    if group := work(name):
+                        for turn in group.turns:
                             turn()
-                        row.finish()
+                        group.finish()
         else:
             ready = ReadyTurns(order, get_lane or (lambda _: Lane("", max_parallel)))
-            _ConcurrentRun(order, waits, work, ready, turn_lock, stop, batcher, progress).run()
+            _ConcurrentRun(order, waits, work, ready, turn_lock, stop, batcher, finished_agents).run()
     except BaseException:
         stop.set()
         raise
 
 
 @dataclass
-class _RowProgress:
-    """A row of turns with the number of unfinished turns."""
+class _UnfinishedGroup:
+    """A group of turns with the number of unfinished turns."""
 
-    row: TurnRow
+    group: ConcurrentTurns
     count: int
 
 
@@ -90,10 +90,10 @@ class _ConcurrentRun:
         turn_lock: TurnLock,
         stop: threading.Event,
         batcher: CallBatcher | None,
-        progress: TurnProgress | None,
+        finished_agents: FinishedAgents | None,
     ) -> None:
         self._order, self._call, self._ready = order, work, ready
-        self._turn_lock, self._stop, self._batcher, self._progress = turn_lock, stop, batcher, progress
+        self._turn_lock, self._stop, self._batcher, self._finished_agents = turn_lock, stop, batcher, finished_agents
         self._rank = {name: rank for rank, name in enumerate(order)}
         without_barrier = [name for name in order if not waits[name].everyone]
         self._unmet = {name: len(waits[name].names) + len(waits[name].begun) for name in without_barrier}
@@ -105,7 +105,7 @@ class _ConcurrentRun:
             for other in waits[name].begun:
                 self._followers.setdefault(other, []).append(name)
         self._barriers = [name for name in reversed(order) if waits[name].everyone]
-        self._rows: dict[str, _RowProgress] = {}
+        self._groups: dict[str, _UnfinishedGroup] = {}
         self._finished: set[str] = set()
         self._finished_prefix = 0  # number of finished turns at the front of the order
         self._running = 0  # turns with a thread, or waiting for one
@@ -202,9 +202,9 @@ class _ConcurrentRun:
                     self._dispatch_ready()
                 if number:
                     is_over = self._run_row_turn(name, number)
-                elif row := self._call(name):
+                elif group := self._call(name):
                     is_over = False
-                    self._make_row_ready(name, row)
+                    self._make_group_ready(name, group)
             finally:
                 if is_over:
                     self._finish_turn(name)
@@ -213,25 +213,25 @@ class _ConcurrentRun:
         except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             self._abort(error)
 
-    def _make_row_ready(self, name: str, row: TurnRow) -> None:
-        self._rows[name] = _RowProgress(row, len(row.turns))
-        for number in range(1, len(row.turns) + 1):
+    def _make_group_ready(self, name: str, group: ConcurrentTurns) -> None:
+        self._groups[name] = _UnfinishedGroup(group, len(group.turns))
+        for number in range(1, len(group.turns) + 1):
             self._make_ready(name, number)
 
     def _run_row_turn(self, name: str, number: int) -> bool:
-        """Run a turn of a row; return True after the last turn and the row's final step."""
-        progress = self._rows[name]
-        progress.row.turns[number - 1]()
-        progress.count -= 1
-        if progress.count or self._error:
+        """Run a turn of a group; return True after the last turn and the group's final step."""
+        unfinished = self._groups[name]
+        unfinished.group.turns[number - 1]()
+        unfinished.count -= 1
+        if unfinished.count or self._error:
             return False
-        progress.row.finish()
+        unfinished.group.finish()
         return True
 
     def _finish_turn(self, name: str) -> None:
         self._finished.add(name)
-        if self._progress:
-            self._progress.finish(name)
+        if self._finished_agents:
+            self._finished_agents.finish(name)
         if not self._error:
             self._release_dependents(name)
         if self._batcher:
@@ -305,8 +305,8 @@ def limit_garbage_collection() -> Iterator[None]:
 CHECK_STOP_S = 0.5
 
 
-class TurnProgress:
-    """Progress of a tick: the agents whose turns are over, and the agents that a call must follow.
+class FinishedAgents:
+    """The agents whose turns of the tick are over, for calls that must follow the turns of other agents.
 
     `earlier`: by agent, the agents whose turns began before and share a resource with it.
     """

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from lemming.journal_tools.provenance.write_log import get_payload_text
-from lemming.journal_tools.recorded_tick import TurnRecord
+from lemming.journal_tools.recorded_tick import RecordedTurn
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import Problem
 from lemming.queries.findings.finding_scan import FindingScan, make_finding, quote_text
@@ -51,7 +51,7 @@ def find_false_claims(scan: FindingScan) -> Iterator[Problem]:
                     yield make_finding((agent,), message, fix, [turn], evidence=evidence)
 
 
-def _iter_sentences(turn: TurnRecord) -> Iterator[tuple[str, str]]:
+def _iter_sentences(turn: RecordedTurn) -> Iterator[tuple[str, str]]:
     """Yield the sentences of a turn with the file of the entry; questions are skipped."""
     texts = [(get_payload_text(entry.payload), entry.file) for entry in turn.entries if entry.kind != "request"]
     if turn.report and turn.report.notes:
@@ -63,7 +63,7 @@ def _iter_sentences(turn: TurnRecord) -> Iterator[tuple[str, str]]:
 
 
 def _find_untrue_claims(
-    scan: FindingScan, turn: TurnRecord, sentence: str, written: set[str], called: set[str]
+    scan: FindingScan, turn: RecordedTurn, sentence: str, written: set[str], called: set[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the contradiction of each false claim in a sentence, and a suggested fix."""
     show_hint = f"see its work with `lemming tick {turn.tick}`"
@@ -81,7 +81,7 @@ def _find_untrue_claims(
         yield f"no turn of the agent in these ticks called {tool}", hint
 
 
-def _iter_written_files(turn: TurnRecord) -> Iterator[str]:
+def _iter_written_files(turn: RecordedTurn) -> Iterator[str]:
     """Yield the names of files that a turn wrote or possibly wrote through a tool call."""
     report = turn.report
     reported = (*(file["path"] for file in report.files), *report.written_ahead) if report else ()

@@ -10,7 +10,7 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import chain
 
-from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record
+from lemming.journal_tools.recorded_tick import RecordedTick, RecordedTurn, load_tick_record
 from lemming.kernel.agents import Agent, Survey, list_agent_folders, survey_agents
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import ConfigError, CorruptState, Problem, UsageError
@@ -47,7 +47,7 @@ class FindingScan:
     config: Config
     tick: int
     ticks: list[RecordedTick]
-    turns: list[TurnRecord]
+    turns: list[RecordedTurn]
     damaged: list[int] = field(default_factory=list)
     max_entries: int = MAX_ENTRIES
 
@@ -80,9 +80,9 @@ class FindingScan:
         return frozenset(self.survey.find_people(self.config))
 
     @cached_property
-    def by_agent(self) -> dict[str, list[TurnRecord]]:
+    def by_agent(self) -> dict[str, list[RecordedTurn]]:
         """The turns of each agent, in order."""
-        turns_by_agent: dict[str, list[TurnRecord]] = {}
+        turns_by_agent: dict[str, list[RecordedTurn]] = {}
         for turn in self.turns:
             turns_by_agent.setdefault(turn.agent, []).append(turn)
         return turns_by_agent
@@ -120,7 +120,7 @@ class FindingScan:
         """Return True if a model speaks for the agent, rather than a person or a channel."""
         return name in self.agents and self.config.has_model_turns(self.agents[name])
 
-    def find_turn_request(self, turn: TurnRecord) -> RequestView | None:
+    def find_turn_request(self, turn: RecordedTurn) -> RequestView | None:
         """Return the request of a turn, or None if there is none or the request was removed."""
         return self.requests.by_identity.get(turn.report.request) if turn.report else None
 
@@ -159,7 +159,7 @@ def scan_ticks(
     return scan
 
 
-def _build_turn_from_entries(org: Organisation, recorded: RecordedTick, key: str) -> TurnRecord | None:
+def _build_turn_from_entries(org: Organisation, recorded: RecordedTick, key: str) -> RecordedTurn | None:
     """Return a turn without tool calls, built from its unchanged entry files.
 
     Returns None if a replay is needed. A replay needs everything that takes turns, and would triple the run time of
@@ -180,7 +180,7 @@ def _build_turn_from_entries(org: Organisation, recorded: RecordedTick, key: str
             entries.append(decode_entry(parse_file_names(agent, [entry_report["file"].rpartition("/")[2]])[0], raw))
         except (OSError, ConfigError):
             return None
-    return TurnRecord(
+    return RecordedTurn(
         tick=recorded.tick,
         rank=recorded.turn_keys.index(key),
         agent=agent,
@@ -195,7 +195,7 @@ def make_finding(
     agents: tuple[str, ...],
     message: str,
     hint: str,
-    turns: Sequence[TurnRecord] = (),
+    turns: Sequence[RecordedTurn] = (),
     *,
     tick: int | None = None,
     evidence: Iterable[str] | None = None,

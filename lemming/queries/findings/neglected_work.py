@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from lemming.journal_tools.recorded_tick import TurnRecord
+from lemming.journal_tools.recorded_tick import RecordedTurn
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, Problem
 from lemming.kernel.journal.ledger import read_state
@@ -135,7 +135,7 @@ def _has_skipped_entry(scan: FindingScan, reader: str, entry: OutboxEntry) -> bo
 
 def find_unverified_work(scan: FindingScan) -> Iterator[Problem]:
     """Yield agents whose output was delivered without passing its judge, or without a required judgement."""
-    failed: dict[str, list[TurnRecord]] = {}
+    failed: dict[str, list[RecordedTurn]] = {}
     for turn in scan.turns:
         judgement, remarks = (turn.report.judged, turn.report.remarks) if turn.report else (None, [])
         is_delivered = any(remark.startswith(UNPASSED_REMARKS) for remark in remarks)  # `"then": "fail"` prevents it
@@ -153,7 +153,7 @@ def find_unverified_work(scan: FindingScan) -> Iterator[Problem]:
     yield from _find_unjudged_answers(scan)
 
 
-def _format_judges(turns: list[TurnRecord]) -> str:
+def _format_judges(turns: list[RecordedTurn]) -> str:
     judgements = [turn.report.judged for turn in turns if turn.report and turn.report.judged]
     verdicts = (verdict for judgement in judgements for verdict in judgement["verdicts"])
     return ", ".join(dict.fromkeys(verdict["by"] for verdict in verdicts if not verdict["passes"])) or "its judge"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lemming.journal_tools.provenance.write_log import get_payload_text
-from lemming.journal_tools.recorded_tick import ToolUse, TurnRecord
+from lemming.journal_tools.recorded_tick import RecordedTurn, ToolUse
 from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.messages import OutboxEntry
@@ -44,17 +44,17 @@ def call_action(tool_use: ToolUse) -> Action:
     return ("called", tool_use.tool, dump_compact(tool_use.args).decode(), f"{tool_use.success}", tool_use.output)
 
 
-def entry_actions(turn: TurnRecord) -> dict[Action, OutboxEntry]:
+def entry_actions(turn: RecordedTurn) -> dict[Action, OutboxEntry]:
     """Return the entries of a turn with text, by action."""
     return {action: entry for entry in turn.entries if (action := entry_action(entry))[2]}
 
 
-def call_actions(turn: TurnRecord) -> dict[Action, ToolUse]:
+def call_actions(turn: RecordedTurn) -> dict[Action, ToolUse]:
     """Return the finished calls of a turn, by action."""
     return {call_action(tool_use): tool_use for tool_use in turn.tools if tool_use.success is not None}
 
 
-def file_actions(turn: TurnRecord) -> set[Action]:
+def file_actions(turn: RecordedTurn) -> set[Action]:
     """Return the files and memories a turn wrote, with their digests; entries are covered by `entry_actions`."""
     files = turn.report.files if turn.report else []
     file_writes = {("left", file["path"], file["sha256"]) for file in files if _OUTBOX not in file["path"]}
@@ -62,7 +62,7 @@ def file_actions(turn: TurnRecord) -> set[Action]:
     return file_writes | {("left", path, f"{turn.tick}") for path in early_paths}
 
 
-def first_actions(turns: Iterable[TurnRecord]) -> list[set[Action]]:
+def first_actions(turns: Iterable[RecordedTurn]) -> list[set[Action]]:
     """Return the new actions of each of an agent's turns, in order: entries, files and calls not seen before."""
     previous: set[Action] = set()
     new_actions = []
@@ -97,7 +97,7 @@ def find_repetition(scan: FindingScan) -> Iterator[Problem]:
         )
 
 
-def _group_entries(scan: FindingScan, turns: Sequence[TurnRecord]) -> TurnsByAction:
+def _group_entries(scan: FindingScan, turns: Sequence[RecordedTurn]) -> TurnsByAction:
     """Return the turns of each entry action; an answered request may be repeated."""
     turns_by_action: TurnsByAction = {}
     for number, turn in enumerate(turns):
@@ -108,7 +108,7 @@ def _group_entries(scan: FindingScan, turns: Sequence[TurnRecord]) -> TurnsByAct
     return turns_by_action
 
 
-def _group_repeated_calls(turns: Sequence[TurnRecord]) -> TurnsByAction:
+def _group_repeated_calls(turns: Sequence[RecordedTurn]) -> TurnsByAction:
     """Return the turns of each call with an unchanged output, in turns without any other new action."""
     turns_by_action: TurnsByAction = {}
     new_actions = first_actions(turns)
@@ -134,7 +134,7 @@ def _find_dense_turns(numbers: list[int], min_count: int) -> list[int]:
     return sorted(dense)
 
 
-def _describe_action(action: Action, turn: TurnRecord) -> str:
+def _describe_action(action: Action, turn: RecordedTurn) -> str:
     """Return a description of the repeated action, with the original text of the turn quoted."""
     if action[0] == "called":
         return f"called {action[1]} {quote_text(action[2])} with the same result"
@@ -144,8 +144,8 @@ def _describe_action(action: Action, turn: TurnRecord) -> str:
 
 def find_ping_pong(scan: FindingScan) -> Iterator[Problem]:
     """Yield pairs of agents that only answer each other, without a third agent, a file or a memory in between."""
-    longest: dict[frozenset[str], list[TurnRecord]] = {}
-    current: dict[frozenset[str], list[TurnRecord]] = {}
+    longest: dict[frozenset[str], list[RecordedTurn]] = {}
+    current: dict[frozenset[str], list[RecordedTurn]] = {}
     for turn in scan.turns:
         partner = _find_sole_partner(scan, turn)
         if partner is None and not (turn.entries or turn.tools or file_actions(turn) or turn.visible_entry_ids):
@@ -169,7 +169,7 @@ def find_ping_pong(scan: FindingScan) -> Iterator[Problem]:
             )
 
 
-def _find_sole_partner(scan: FindingScan, turn: TurnRecord) -> str | None:
+def _find_sole_partner(scan: FindingScan, turn: RecordedTurn) -> str | None:
     """Return the only agent a turn answers, or None if the turn does anything else."""
     if not turn.entries or turn.tools or file_actions(turn) or not turn.visible_entry_ids:
         return None
@@ -224,8 +224,8 @@ def find_stalled_agents(scan: FindingScan) -> Iterator[Problem]:
 class _IdleRun:
     """Consecutive turns with a cost and no result, and the productive turn before."""
 
-    productive_turn: TurnRecord | None
-    turns: list[TurnRecord]
+    productive_turn: RecordedTurn | None
+    turns: list[RecordedTurn]
 
     @property
     def follows_final_answer(self) -> bool:
@@ -234,7 +234,7 @@ class _IdleRun:
         return bool(has_answered) and not any(turn.visible_entry_ids for turn in self.turns)
 
 
-def _find_idle_runs(turns: Sequence[TurnRecord]) -> list[_IdleRun]:
+def _find_idle_runs(turns: Sequence[RecordedTurn]) -> list[_IdleRun]:
     runs, run = list[_IdleRun](), _IdleRun(None, [])
     for turn, new_actions in zip(turns, first_actions(turns), strict=True):
         report = turn.report

@@ -23,7 +23,7 @@ from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.validation.agent_validation import load_validated_survey
 from lemming.obligations.request_outcome import get_targets
-from lemming.read_model.tick_facts import JournalTick
+from lemming.read_model.tick_facts import TickFacts
 from lemming.read_model.tick_queries import list_newest_ticks, load_newest_ticks
 
 Kind = Literal["reads", "asks", "hands"]
@@ -119,7 +119,7 @@ def _build_node(name: str, survey: Survey, config: Config, wrote: Mapping[str, i
 class _Traffic:
     """Counts of entries written (by author), read (author, reader) and requested (requester, target) in some ticks."""
 
-    def __init__(self, org: Organisation, survey: Survey, config: Config, ticks: list[JournalTick]) -> None:
+    def __init__(self, org: Organisation, survey: Survey, config: Config, ticks: list[TickFacts]) -> None:
         self._index, self._agent_names = org.get_cache(EntryIndex), frozenset((*survey.agents, *survey.broken))
         self.request_counts, self.handoff_counts = Counter[Pair](), Counter[Pair]()
         author_by_entry = {entry: author for facts in ticks for entry, (author, _) in facts.wrote.items()}

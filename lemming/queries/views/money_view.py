@@ -16,7 +16,7 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.queries.credit_accounts import load_accounts, load_removed_accounts, sum_accounts
-from lemming.read_model.tick_facts import JournalTick
+from lemming.read_model.tick_facts import TickFacts
 from lemming.read_model.tick_queries import load_newest_ticks
 
 DEFAULT_TICKS = 120
@@ -87,7 +87,7 @@ def build_money_view(org: OrgPath, *, by: str = "tick", ticks: int = DEFAULT_TIC
     }
 
 
-def _build_columns(ticks: Iterable[JournalTick], time_zone: tzinfo | None) -> dict[str, _Column]:
+def _build_columns(ticks: Iterable[TickFacts], time_zone: tzinfo | None) -> dict[str, _Column]:
     columns: dict[str, _Column] = {}
     for facts in ticks:
         if facts.at:

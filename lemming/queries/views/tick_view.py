@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from lemming.journal_tools.provenance.prompt_parser import parse_prompt
-from lemming.journal_tools.recorded_tick import RecordedTick, TurnRecord, load_tick_record, make_quiet_tick
+from lemming.journal_tools.recorded_tick import RecordedTick, RecordedTurn, load_tick_record, make_quiet_tick
 from lemming.journal_tools.tick_ranges import explain_missing_journal
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import CorruptState, UsageError
@@ -19,7 +19,7 @@ from lemming.operations.engine_lock import find_running_engine
 from lemming.operations.unfinished_turns import load_unfinished_turns
 from lemming.queries.sentences import describe_call, describe_effects, describe_payload, entry_text
 from lemming.read_model.journal_ticks import started_journals
-from lemming.read_model.tick_facts import JournalTick
+from lemming.read_model.tick_facts import TickFacts
 from lemming.read_model.tick_queries import load_newest_ticks
 
 MAX_ROWS = 100
@@ -69,7 +69,7 @@ def _explain_missing_turn(record: RecordedTick, agent: str) -> str:
     return f"{agent[:80]} took no turn in tick {record.tick}: {reason or 'it was not there'}"
 
 
-def turn_to_full_json(turn: TurnRecord, record: RecordedTick) -> dict[str, Any]:
+def turn_to_full_json(turn: RecordedTurn, record: RecordedTick) -> dict[str, Any]:
     """Return a turn with its prompts, its answers, and the texts of the small files it wrote."""
     small_files = {path: file.content for path, file in turn.writes.items() if len(file.content) <= MAX_FILE_CHARS}
     return {
@@ -120,7 +120,7 @@ def count_turns(record: RecordedTick) -> dict[str, Any]:
     return {**totals, "skipped": totals["skipped"] - len(record.plan.skipped)}
 
 
-def turn_to_json(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[str, Any]:
+def turn_to_json(turn: RecordedTurn, record: RecordedTick, *, prompts: bool) -> dict[str, Any]:
     """Return a turn as JSON values."""
     report = turn.report
     calls = [(use, use.args if isinstance(use.args, dict) else {}) for use in turn.tools]
@@ -279,7 +279,7 @@ def build_ticks_view(org: OrgPath, *, before: int | None = None, count: int = DE
     }
 
 
-def _tick_to_json(org: Organisation, facts: JournalTick, is_running: bool) -> dict[str, Any]:
+def _tick_to_json(org: Organisation, facts: TickFacts, is_running: bool) -> dict[str, Any]:
     totals, problem = facts.totals, facts.problem
     status = "committed" if totals else "running" if is_running else "interrupted"
     if not (totals or problem):
@@ -306,7 +306,7 @@ def _tick_to_json(org: Organisation, facts: JournalTick, is_running: bool) -> di
     }
 
 
-def _measure_duration(facts: JournalTick) -> int | None:
+def _measure_duration(facts: TickFacts) -> int | None:
     """Return the milliseconds from the start to the last answer, or None for times of an earlier recording."""
     if not (facts.at and facts.last_at):
         return None

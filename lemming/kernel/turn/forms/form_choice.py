@@ -69,7 +69,7 @@ def choose_form(
     agent: Agent,
     features: ModelFeatures,
     max_output_tokens: int,
-    facts: reply_form.TurnFacts,
+    facts: reply_form.FormFacts,
     payload_schemas: Sequence[PayloadSchema],
     tools: Sequence[Tool],
 ) -> FormChoice | None:
@@ -137,7 +137,7 @@ def choose_form(
     return FormChoice(form, [*listed, *engine_actions], schema)
 
 
-def _is_one_text(engine_actions: Sequence[Action], facts: reply_form.TurnFacts, *, is_small: bool) -> bool:
+def _is_one_text(engine_actions: Sequence[Action], facts: reply_form.FormFacts, *, is_small: bool) -> bool:
     """Return True if a turn may give only a single text or the fields of a single payload schema.
 
     Agents without readers and small models are not offered the choice of writing nothing.
@@ -148,7 +148,7 @@ def _is_one_text(engine_actions: Sequence[Action], facts: reply_form.TurnFacts, 
     return names == [reply_form.ANSWER] and bool(facts.asker)
 
 
-def _get_text_fields(engine_actions: Sequence[Action], facts: reply_form.TurnFacts) -> Mapping[str, Json]:
+def _get_text_fields(engine_actions: Sequence[Action], facts: reply_form.FormFacts) -> Mapping[str, Json]:
     """Return the fields of an answer, else of a message; empty for a plain text."""
     text_action = next(
         (action for action in engine_actions if action.name in (reply_form.ANSWER, reply_form.SEND)), None

@@ -83,7 +83,7 @@ class Inexpressible(Exception):
     """No small reply form can express the possible actions of the turn."""
 
 
-class TurnFacts(NamedTuple):
+class FormFacts(NamedTuple):
     """Facts of a turn that determine the reply form, besides resume, settings and tools.
 
     `asker`: agent or person that waits for the turn's answer. `requests`: ids of requests shown in the inbox.
@@ -125,14 +125,14 @@ def list_send_kinds(agent: Agent) -> tuple[MessageKind, ...]:
     return kinds[:1] if set(agent.turn.kinds) == set(MESSAGE_KINDS) else kinds
 
 
-def list_readers(facts: TurnFacts) -> tuple[str, ...]:
+def list_readers(facts: FormFacts) -> tuple[str, ...]:
     """Return the possible addressees of a message, or an empty tuple for any name."""
     readers = tuple(name for name in facts.readers or () if name != facts.asker)
     return (*readers, TO_ALL) if len(readers) > 1 else readers
 
 
 def list_engine_actions(
-    agent: Agent, facts: TurnFacts, payload_schemas: Sequence[PayloadSchema], text: Json
+    agent: Agent, facts: FormFacts, payload_schemas: Sequence[PayloadSchema], text: Json
 ) -> list[Action]:
     """Return the engine's actions for a turn. Raises `Inexpressible`. `text`: schema of a text."""
     actions = []
@@ -154,7 +154,7 @@ def list_engine_actions(
     return actions if facts.asker else [*actions, _action(DONE, "End the turn.", {})]
 
 
-def _send_action(agent: Agent, facts: TurnFacts, payload_schemas: Sequence[PayloadSchema], text: Json) -> Action | None:
+def _send_action(agent: Agent, facts: FormFacts, payload_schemas: Sequence[PayloadSchema], text: Json) -> Action | None:
     """Return the action that sends a message, or None without possible addressee or kind."""
     kinds, readers = list_send_kinds(agent), list_readers(facts)
     if not kinds or (facts.asker and facts.readers is not None and not readers):
