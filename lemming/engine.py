@@ -19,7 +19,7 @@ from lemming.kernel.base.errors import LemmingError, NotTrusted, Problem, UsageE
 from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.journal.engine_events import Event, Observer, ignore_event
 from lemming.kernel.journal.journal_file import Journal, is_committed, journal_ticks, read_journal
-from lemming.kernel.journal.journal_parser import find_plan
+from lemming.kernel.journal.journal_parser import find_tick_started
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TurnEnded
 from lemming.kernel.journal.tick_plan import TickPlan
 from lemming.kernel.journal.turn_report import TickReport
@@ -194,7 +194,7 @@ def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport 
 def build_report(tick: int, records: Sequence[Record]) -> TickReport:
     """Return the report of a tick from the records of its journal."""
     turns = [record.report for record in records if isinstance(record, TurnEnded)]
-    started = find_plan(records)
+    started = find_tick_started(records)
     plan = TickPlan.from_record(started) if started else TickPlan(tick=tick, order=[])
     return TickReport(
         tick=tick,

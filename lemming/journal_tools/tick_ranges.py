@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.journal.journal_file import journal_ticks, read_journal
-from lemming.kernel.journal.journal_parser import find_plan
+from lemming.kernel.journal.journal_parser import find_tick_started
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick, newest_ledger_tick
@@ -105,8 +105,8 @@ def explain_missing_journal(base: OrgPath, tick: int) -> Literal["quiet", "gone"
     # no later journal names the one before it; ledgers were written by turns, and turns have journals
     if later is None:
         return "gone" if tick <= newest_ledger_tick(base) else "quiet"
-    plan = find_plan(read_journal(base, later))
-    return "gone" if tick in find_lost_ticks(previous, plan.after if plan else None) else "quiet"
+    started = find_tick_started(read_journal(base, later))
+    return "gone" if tick in find_lost_ticks(previous, started.after if started else None) else "quiet"
 
 
 def missing_journal_error(base: OrgPath, tick: int) -> UsageError:

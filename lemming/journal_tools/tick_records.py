@@ -5,7 +5,7 @@ from __future__ import annotations
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, ProviderError, restore_error
 from lemming.kernel.base.turn_numbers import list_turn_keys
-from lemming.kernel.journal.journal_parser import find_plan
+from lemming.kernel.journal.journal_parser import find_tick_started
 from lemming.kernel.journal.journal_records import (
     EntriesExpired,
     GateAsked,
@@ -80,7 +80,7 @@ class TickRecords:
     @property
     def start_record(self) -> TickStarted:
         """The first record. Raises `CorruptState` if there is none because the journal was emptied."""
-        started = find_plan(self.records)
+        started = find_tick_started(self.records)
         if started is None:
             hint = "find the damage with `lemming verify`; a backup or the history may have the file"
             raise CorruptState("the journal has no record", where=paths.journal_file(self.tick), hint=hint)

@@ -50,7 +50,7 @@ from lemming.kernel.inboxes.reader_view import ReaderView
 from lemming.kernel.inboxes.visibility import MailView
 from lemming.kernel.journal import journal_records as records
 from lemming.kernel.journal.journal_file import Journal, is_committed, journal_ticks, next_epoch, read_journal
-from lemming.kernel.journal.journal_parser import attempts_without_progress, find_plan, find_start_and_end
+from lemming.kernel.journal.journal_parser import attempts_without_progress, find_start_and_end, find_tick_started
 from lemming.kernel.journal.ledger import AgentState, read_state, write_state
 from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.journal.record_parts import PREFIX_FIELDS
@@ -148,7 +148,7 @@ class Tick:
         ticks = journal_ticks(self.org, with_sealed=False)
         self.number = self._find_number(ticks)
         past = read_journal(self.org, self.number) if self.number in ticks else []
-        self.plan = find_plan(past) or self._make_plan([tick for tick in ticks if tick < self.number])
+        self.plan = find_tick_started(past) or self._make_plan([tick for tick in ticks if tick < self.number])
         is_known = not ticks or self.config.digests.keys() <= load_recorded_settings(self.org)
         if not past and is_known and all(map(self._find_skip, self.plan.order)):  # nobody takes a turn: no journal
             self._advance_counter()
@@ -176,7 +176,7 @@ class Tick:
         """Return the next tick. A tick is applied once, and the one before it is over first."""
         number = self._load_counter(ticks)
         for earlier in [tick for tick in ticks if tick < number][-1:]:
-            plan = find_plan(past := [] if is_committed(self.org, earlier) else read_journal(self.org, earlier))
+            plan = find_tick_started(past := [] if is_committed(self.org, earlier) else read_journal(self.org, earlier))
             reports = [record.report for record in past if isinstance(record, records.TurnEnded)]
             if plan and {*plan.order} - {report.agent for report in reports}:
                 raise CorruptState(f"tick {earlier} was interrupted and is unfinished", where=paths.TICK_FILE)

@@ -14,7 +14,7 @@ from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.base.times import normalize_moment
 from lemming.kernel.files.disk_errors import FILE_ERRORS
 from lemming.kernel.inboxes.visibility import MailView
-from lemming.kernel.journal.journal_file import journal_ticks, load_plan
+from lemming.kernel.journal.journal_file import journal_ticks, load_tick_started
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
 from lemming.kernel.messages import OutboxEntry, parse_identities
 from lemming.kernel.obligations.request_payloads import get_last_tick
@@ -83,10 +83,10 @@ class DeadlineExtensions:
 
     def _is_burst_tick(self, tick: int) -> bool:
         try:
-            plan = load_plan(self._org.base, tick)
+            started = load_tick_started(self._org.base, tick)
         except FILE_ERRORS:  # `verify` reports the problem
             return False
-        return plan is not None and plan.at_once
+        return started is not None and started.at_once
 
 
 def get_extended_last_tick(

@@ -18,7 +18,7 @@ from lemming.kernel.base.errors import CorruptState, Problem
 from lemming.kernel.files.descriptors import open_regular
 from lemming.kernel.files.disk_errors import require_about_one_file
 from lemming.kernel.journal.checksums import iter_lines
-from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Journal, load_plan, read_journal
+from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Journal, load_tick_started, read_journal
 from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.journal.tick_plan import TickPlan
 from lemming.kernel.org.config import Config
@@ -36,8 +36,8 @@ def restore_lost_turns(runtime: Runtime, config: Config, ticks: list[int]) -> No
     # Storage that goes back in time loses the newest turns: a tick without a loss ends the search.
     losses = ((tick, _find_lost(runtime.org, tick)) for tick in reversed(ticks[-MAX_TICKS_BACK:]))
     for tick, agent_names in sorted(takewhile(itemgetter(1), losses)):
-        plan = load_plan(runtime.org, tick)
-        tick_context = build_tick_context(runtime.org, config, tick, TickPlan.from_record(plan) if plan else None)
+        started = load_tick_started(runtime.org, tick)
+        tick_context = build_tick_context(runtime.org, config, tick, TickPlan.from_record(started) if started else None)
         with Journal(runtime.org, tick, epoch=runtime.epoch, durability=config.org.durability) as journal:
             RunningTick.start_or_resume(runtime, journal, tick_context, previous=None).rewrite_committed(agent_names)
         names = ", ".join(agent_names)

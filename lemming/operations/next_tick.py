@@ -8,8 +8,14 @@ from typing import Any, Literal, NamedTuple
 
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, LemmingError, Problem, TickAlreadyCommitted
-from lemming.kernel.journal.journal_file import is_committed, journal_ticks, last_record, load_plan, read_journal
-from lemming.kernel.journal.journal_parser import find_plan, may_have_rebooted
+from lemming.kernel.journal.journal_file import (
+    is_committed,
+    journal_ticks,
+    last_record,
+    load_tick_started,
+    read_journal,
+)
+from lemming.kernel.journal.journal_parser import find_tick_started, may_have_rebooted
 from lemming.kernel.journal.journal_records import (
     ModelReplied,
     Record,
@@ -139,7 +145,7 @@ def _is_counter_reverted(base: OrgPath, tick: int, ticks: list[int], boot_id: st
     last = last_record(base, tick) if newest == [tick] else None
     # Without a reboot no power cut did it: somebody set the counter back, and a person decides.
     is_behind = newest == [tick + 1] or (isinstance(last, TickCommitted) and last.advanced)
-    if not is_behind or not may_have_rebooted(load_plan(base, newest[0]), boot_id):
+    if not is_behind or not may_have_rebooted(load_tick_started(base, newest[0]), boot_id):
         return False
     return not _is_rolled_back(base, tick, ticks)
 
@@ -163,9 +169,9 @@ def summarize_progress(records: list[Record]) -> dict[str, Any]:
 
     `answers_missing`: number of remaining turns without an answer; some of these turns may need none.
     """
-    plan, ended = find_plan(records), {entry.turn_key for entry in records if isinstance(entry, TurnEnded)}
+    started, ended = find_tick_started(records), {entry.turn_key for entry in records if isinstance(entry, TurnEnded)}
     under_way = {entry.agent for entry in records if isinstance(entry, TurnStarted) and entry.turn_key not in ended}
     answered = [record.agent for record in records if isinstance(record, ModelReplied)]
-    turns_left = [entry for entry in plan.order if entry not in ended or entry in under_way] if plan else []
+    turns_left = [entry for entry in started.order if entry not in ended or entry in under_way] if started else []
     missing = len(set(turns_left) - set(answered))
     return {"answers_kept": len(answered), "answers_missing": missing, "turns_left": turns_left}

@@ -25,7 +25,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.engine_events import TickBegins, TickEnds, ignore_event
 from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Durability, Journal, read_journal
-from lemming.kernel.journal.journal_parser import find_plan
+from lemming.kernel.journal.journal_parser import find_tick_started
 from lemming.kernel.journal.journal_records import Record, TickCommitted, TickStarted, TurnCommitted, TurnSkipped
 from lemming.kernel.journal.journal_segments import TICKS_PER_SEGMENT
 from lemming.kernel.journal.tick_plan import TickPlan, later_reading
@@ -85,7 +85,7 @@ def run_one_tick(runtime: Runtime, tick: int, journaled: list[int], *, advance: 
     else:
         if not is_begun and tick != runtime.last_tick + 1:  # otherwise this engine has written the ledgers
             require_no_later_turns(runtime.org, tick, tick_context.plan.order)
-        tick_context = _scan_servers(runtime, tick_context, find_plan(records))
+        tick_context = _scan_servers(runtime, tick_context, find_tick_started(records))
         report = _run_with_journal(runtime, tick_context, journaled, began, advance=advance)
 
     # 9. Deliver entries that are addressed to channels. A stopped tick delivers when it is finished.
@@ -181,7 +181,7 @@ def _build_tick_context(
     runtime: Runtime, config: Config, tick: int, journaled: list[int], records: list[Record]
 ) -> TickContext:
     """Return the files as all turns of this tick see them, with the recorded or a new plan."""
-    started = find_plan(records)
+    started = find_tick_started(records)
     plan = TickPlan.from_record(started) if started else None
     since = partial(runtime.previous_reading, tick, journaled)
     tick_context = build_tick_context(runtime.org, config, tick, plan, at=runtime.now(), since=since)

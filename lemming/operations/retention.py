@@ -18,7 +18,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState, Problem
 from lemming.kernel.inboxes.entry_index import EntryIndex
 from lemming.kernel.inboxes.visibility import MailView
-from lemming.kernel.journal.journal_file import journal_ticks, load_plan
+from lemming.kernel.journal.journal_file import journal_ticks, load_tick_started
 from lemming.kernel.journal.journal_records import EntriesExpired
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.journal.open_requests import iter_person_requests
@@ -134,7 +134,7 @@ def _drop_future(
     ticks = journal_ticks(org)
 
     def load_start_time(tick: int) -> str:
-        return started.at if (started := load_plan(org, tick)) else ""
+        return started.at if (started := load_tick_started(org, tick)) else ""
 
     def find_first_tick(due_time: str) -> int:
         """Return the first journaled tick at or after a time, or the newest tick."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.kernel.agents import Survey
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import CorruptState, LemmingError, Problem
-from lemming.kernel.journal.journal_file import last_record, load_plan, read_journal
+from lemming.kernel.journal.journal_file import last_record, load_tick_started, read_journal
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.journal.ledger import AgentState, read_state
 from lemming.kernel.journal.tick_plan import TickPlan
@@ -101,10 +101,10 @@ def _load_last_commit(base: OrgPath) -> TickCommitted | None:
     """Return the last committed tick with the totals of `run-once`: people take no turns and are not skipped."""
     for tick in reversed(newest_journals(base, 2)):
         if isinstance(record := last_record(base, tick), TickCommitted):
-            plan = None
+            started = None
             with suppress(CorruptState):
-                plan = load_plan(base, tick)
-            skipped = record.totals["skipped"] - len(plan.skipped if plan else ())
+                started = load_tick_started(base, tick)
+            skipped = record.totals["skipped"] - len(started.skipped if started else ())
             return TickCommitted(**{**vars(record), "totals": {**record.totals, "skipped": skipped}})
     return None
 

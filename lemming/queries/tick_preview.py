@@ -14,7 +14,7 @@ from lemming.kernel.agents import Survey
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.journal.journal_file import journal_ticks, read_journal
-from lemming.kernel.journal.journal_parser import find_plan
+from lemming.kernel.journal.journal_parser import find_tick_started
 from lemming.kernel.journal.journal_records import TurnEnded, TurnStarted
 from lemming.kernel.journal.tick_plan import TickPlan
 from lemming.kernel.journal.turn_report import TurnReason
@@ -140,16 +140,16 @@ def preview_tick(base: OrgPath, config: Config, agents: Sequence[str] = ()) -> T
     """Return a preview of the tick in `tick.json`, or of an interrupted one's plan. `agents`: only these are due."""
     tick = load_tick(base)
     records = read_journal(base, tick)
-    recorded_plan = find_plan(records)
+    started = find_tick_started(records)
     tick_context = build_tick_context(
         Organisation.from_path(base),
         config,
         tick,
-        TickPlan.from_record(recorded_plan) if recorded_plan else None,
+        TickPlan.from_record(started) if started else None,
         at=timestamp(SystemClock().now()),
         since=lambda: previous_reading(base, tick, journal_ticks(base, with_sealed=False)),
     )
-    if agents and not recorded_plan:
+    if agents and not started:
         tick_context = choose_agents(tick_context, agents)
     # entries written by turns of this tick so far: later turns read them
     turn_ends, entry_counts = [record for record in records if isinstance(record, TurnEnded)], Counter[str]()

@@ -7,7 +7,7 @@ import os
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import CorruptState
 from lemming.kernel.journal.checksums import unreadable_error
-from lemming.kernel.journal.journal_file import load_plan
+from lemming.kernel.journal.journal_file import load_tick_started
 from lemming.kernel.journal.journal_segments import plain_ticks, sealed_ticks
 from lemming.kernel.org.organisation import OrgPath
 
@@ -42,6 +42,6 @@ def started_journals(base: OrgPath, count: int, *, before_tick: int | None = Non
 def drop_unstarted(base: OrgPath, ticks: list[int]) -> list[int]:
     """Return `ticks`, ascending, without a last tick that has not started."""
     try:
-        return ticks[:-1] if ticks and load_plan(base, ticks[-1]) is None else ticks
+        return ticks[:-1] if ticks and load_tick_started(base, ticks[-1]) is None else ticks
     except CorruptState:  # reported by the reader of that journal
         return ticks

@@ -15,7 +15,7 @@ from lemming.engine import run_once
 from lemming.kernel.agents import load_agent
 from lemming.kernel.base.errors import ConfigError, DiskError
 from lemming.kernel.base.jsontext import dump_pretty
-from lemming.kernel.journal.journal_file import Journal, last_record, load_plan, read_journal
+from lemming.kernel.journal.journal_file import Journal, last_record, load_tick_started, read_journal
 from lemming.kernel.journal.journal_records import TickStarted
 from lemming.kernel.journal.ledger import AgentState, write_state
 from lemming.kernel.journal.open_requests import OpenRequest, SubRequest
@@ -58,7 +58,7 @@ def test_a_refused_look_stops_the_tick_or_changes_nothing(org: Path, place: str,
 
 @pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE])
 def test_a_journal_that_the_disk_refuses_to_show_is_the_disks_trouble(org: Path, refusal: int) -> None:
-    for look in (read_journal, last_record, load_plan):
+    for look in (read_journal, last_record, load_tick_started):
         with fail_nth_lookup(org, 1, refusal) as looks, pytest.raises(DiskError):
             look(org, 1)
         assert looks == ["open logs/ticks/00000001.jsonl"]

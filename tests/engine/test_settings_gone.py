@@ -20,7 +20,7 @@ from lemming.engine import run_once, ticks
 from lemming.kernel.base.errors import ConfigError
 from lemming.kernel.files.json_documents import GONE
 from lemming.kernel.journal.engine_events import Event, ProblemFound
-from lemming.kernel.journal.journal_file import load_plan
+from lemming.kernel.journal.journal_file import load_tick_started
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.settings_files import load_recorded_settings
@@ -186,7 +186,7 @@ def test_the_settings_of_a_tick_are_on_record_by_their_digests(base: Path) -> No
     writer_in(base)
     (base / CREDITS).write_text("{}")
     run_once(base, clock=FrozenClock())
-    plan = load_plan(base, 1)
+    plan = load_tick_started(base, 1)
     assert plan is not None
     assert sorted(plan.settings) == [MODELS, ORG]
     assert plan.settings[ORG] == Organisation(base).files.get_reading(ORG, bytes, limit_bytes=1 << 20).digest

@@ -38,7 +38,7 @@ from lemming.kernel.base.errors import TimedOut, ToolError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations, find_schema_flaw
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.files.json_documents import GONE
-from lemming.kernel.journal.journal_file import journal_ticks, load_plan
+from lemming.kernel.journal.journal_file import journal_ticks, load_tick_started
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.concurrency.async_calls import SharedClient, run_async
 
@@ -295,8 +295,8 @@ def _find_offered_servers(org: Organisation, names: Iterable[str]) -> list[str]:
     """Return the servers among these with tools recorded as offered in the newest journals."""
     remaining, offered_servers = set(names), list[str]()
     for tick in reversed(journal_ticks(org, with_sealed=False)):
-        plan = load_plan(org, tick)
-        offered = {name for name, server in plan.mcp.items() if server.get("tools")} if plan else set[str]()
+        started = load_tick_started(org, tick)
+        offered = {name for name, server in started.mcp.items() if server.get("tools")} if started else set[str]()
         accepted = remaining & offered
         offered_servers += sorted(accepted)
         remaining -= accepted

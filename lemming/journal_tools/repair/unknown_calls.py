@@ -25,7 +25,7 @@ from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files.file_effects import apply_effect
 from lemming.kernel.journal.journal_file import journal_ticks, read_journal
-from lemming.kernel.journal.journal_parser import find_plan
+from lemming.kernel.journal.journal_parser import find_tick_started
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.organisation import OrgPath
@@ -225,14 +225,14 @@ def retry_call(runtime: Runtime, retry: CallRetry) -> ToolResult:
     announcement = f"A person has had this call of tick {call.tick} run again."
     # Before it runs: if the engine dies in it, the call is unknown again and needs another decision.
     tell_agent(base, call, success=False, output=f"{announcement} {INTERRUPTED.output}", **{RETRY: "started"})
-    plan = find_plan(read_journal(base, call.tick))
+    started = find_tick_started(read_journal(base, call.tick))
     context = ToolContext(
         agent=retry.agent,
         org=runtime.org,
         settings=retry.settings,
         now=runtime.now(),
         tick=call.tick,
-        began_at=plan.at if plan else "",
+        began_at=started.at if started else "",
         index=call.index,
     )
     tool_result = runtime.call_tool(call.index, ToolCall(call.tool, call.args), context)

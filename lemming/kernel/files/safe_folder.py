@@ -35,7 +35,7 @@ class Folder:
     def __init__(self, root: Path, relative: str) -> None:
         self._root, self.relative, self._mode = root, relative, file_mode(f"{relative}/.")
         try:
-            self._descriptor = open_folder(root, relative, make=True)
+            self._descriptor = _open_below_root(root, relative, make=True)
         except OSError as error:
             raise write_error(root, relative, error) from error
 
@@ -85,7 +85,7 @@ class open_parent:  # noqa: N801 - used like a function; a class costs a third o
         parent_path, _, name = relative.rpartition("/")
         try:
             require_relative(relative)
-            self._folder = open_folder(root, parent_path, make=self._make)
+            self._folder = _open_below_root(root, parent_path, make=self._make)
         except OSError as error:
             raise write_error(root, relative, error) from error
         return self._folder, name
@@ -96,7 +96,7 @@ class open_parent:  # noqa: N801 - used like a function; a class costs a third o
             raise write_error(self._root, self._relative, error) from error
 
 
-def open_folder(root: Path, relative: str, *, make: bool) -> int:
+def _open_below_root(root: Path, relative: str, *, make: bool) -> int:
     """Return the descriptor of a folder below `root`, optionally creating it. Raises `OSError`, also for a link."""
     descriptor, path = os.open(root, _ROOT), ""
     try:

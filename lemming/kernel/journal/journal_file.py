@@ -93,7 +93,7 @@ def _load_inline_parts(base: OrgPath, tick: int) -> InlineParts:
     return inline_parts
 
 
-def load_plan(base: OrgPath, tick: int) -> TickStarted | None:
+def load_tick_started(base: OrgPath, tick: int) -> TickStarted | None:
     """Return the plan of a tick, the first record of its journal, or None if there is none yet."""
     with _open_journal(base, tick) as file:
         return parse_records(file, tick, make_prompt_reader(base), only_first=True).plan if file else None

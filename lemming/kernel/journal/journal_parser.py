@@ -74,7 +74,7 @@ class JournalContents:
     @property
     def plan(self) -> TickStarted | None:
         """The plan of the tick, which is the first record, or None if the tick has not started."""
-        return find_plan(self.records)
+        return find_tick_started(self.records)
 
 
 def parse_records(
@@ -310,7 +310,7 @@ def find_start_and_end(records: Iterable[Record]) -> tuple[TurnStarted | None, T
     return started, ended
 
 
-def find_plan(records: Sequence[Record]) -> TickStarted | None:
+def find_tick_started(records: Sequence[Record]) -> TickStarted | None:
     """Return the plan among the records of a journal, or None. The plan is the first record."""
     first = records[0] if records else None
     return first if isinstance(first, TickStarted) else None

@@ -19,7 +19,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.clock import is_timestamp
 from lemming.kernel.base.errors import ConfigError, LemmingError
 from lemming.kernel.base.jsontext import JsonProblem, parse
-from lemming.kernel.journal.journal_file import load_plan
+from lemming.kernel.journal.journal_file import load_tick_started
 from lemming.kernel.journal.tick_plan import TickPlan, later_reading
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import Config
@@ -144,7 +144,7 @@ def previous_reading(base: OrgPath, tick: int, ticks: list[int]) -> str:
     previous_tick = next((at for at in reversed(ticks) if at < tick), -1)
     if previous_tick < counted:  # quiet ticks ran since, and have no journal
         return read_at
-    started = load_plan(base, previous_tick)
+    started = load_tick_started(base, previous_tick)
     plan = TickPlan.from_record(started) if started else None
     return plan.next_reading if plan and plan.at else read_at
 

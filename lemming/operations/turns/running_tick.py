@@ -27,8 +27,8 @@ from lemming.kernel.files.stat_cache import path_exists
 from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, Journal, read_journal
 from lemming.kernel.journal.journal_parser import (
     attempts_without_progress,
-    find_plan,
     find_start_and_end,
+    find_tick_started,
     may_have_rebooted,
 )
 from lemming.kernel.journal.journal_records import (
@@ -201,7 +201,7 @@ class RunningTick:
         line of a committed turn.
         """
         records = self.journal.records
-        if may_have_rebooted(find_plan(records), self.runtime.clock.boot_id):
+        if may_have_rebooted(find_tick_started(records), self.runtime.clock.boot_id):
             return True
         ended = {record.turn_key for record in records if isinstance(record, TurnCommitted)}
         starts = (start for start in records if isinstance(start, TurnStarted) and start.turn_key in ended)
