@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -168,17 +168,28 @@ def _drop_reported(problems: Iterable[Problem], error: ConfigError | None) -> It
 
 
 def run_capability_check(name: str, scope: Scope, subject: CheckSubject) -> Iterator[Problem]:
-    """Yield problems found by a capability in a subject; a broken capability is a problem, too.
+    """Yield problems found by a capability in a subject; a broken capability is a problem, too."""
+    check = isolate_capability(lambda: find_check(name, scope, subject.config.org.plugins))
+    if isinstance(check, str):
+        yield _broken_capability(name, check, subject.file)
+    elif callable(check):  # otherwise its absence is reported elsewhere
+        yield from _call_check(name, check, subject)
+
+
+def _call_check(
+    name: str, check: Callable[[CheckSubject], Iterable[Problem]], subject: CheckSubject
+) -> Iterator[Problem]:
+    """Yield what a check finds.
 
     A plugin's capability gets the agents that use it, a shipped one all: keys and files may be there without a use.
     """
     agent, config = subject.agent, subject.config
 
     def find() -> list[Problem]:
-        check, is_concerned = find_check(name, scope, config.org.plugins), agent is None or name in SHIPPED
+        is_concerned = agent is None or name in SHIPPED
         if agent and not is_concerned:
             is_concerned = config.has_model_turns(agent) and name in find_used_capabilities(agent, config)
-        problems = check(subject) if check and is_concerned else ()
+        problems = check(subject) if is_concerned else ()
         problems = [*problems] if isinstance(problems, Iterable) else [problems]
         if wrong := [item for item in problems if not isinstance(item, Problem)]:
             raise TypeError(f"a check must yield problems, got {type(wrong[0]).__name__}")
@@ -187,7 +198,7 @@ def run_capability_check(name: str, scope: Scope, subject: CheckSubject) -> Iter
     result = isolate_capability(find)
     if isinstance(result, list):
         yield from result
-    elif isinstance(result, str):  # otherwise its absence is reported elsewhere
+    elif isinstance(result, str):
         yield _broken_capability(name, result, subject.file)
 
 
@@ -235,4 +246,4 @@ def find_agents_problems(name: str, subject: CheckSubject) -> Iterator[Problem]:
     broken_agents = validate_survey(org, config, survey).survey.broken
     for agent in survey.agents.values() if subject.only is None else filter(None, [survey.agents.get(subject.only)]):
         agent_subject = AgentSubject(org=org, config=config, agent=agent, inventory=subject.names)
-        yield from _drop_reported(run_capability_check(name, "agent", agent_subject), broken_agents.get(agent.name))
+        yield from _drop_reported(_call_check(name, check, agent_subject), broken_agents.get(agent.name))
