@@ -7,7 +7,7 @@ organisation's initial state; models, tools and clock are replaced by the record
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from lemming.engine import run_opened
 from lemming.journal_tools.recorded_tick import RecordedTick
 from lemming.journal_tools.repair.unknown_calls import without_notes
 from lemming.journal_tools.replay.external_arrivals import Arrivals, find_arrivals
+from lemming.journal_tools.replay.renamed_authors import rename_authors
 from lemming.journal_tools.replay.replay_runtime import (
     NOT_REPEATABLE,
     ReplayRuntime,
@@ -63,6 +64,7 @@ def replay_ticks(base: OrgPath, ticks: list[int]) -> Iterator[ReplayResult]:
     are skipped. Raises `ConfigError` for a turn started with a capability that is not installed.
     """
     states: dict[str, dict[str, Any]] = {}  # after each agent's last turn
+    plans: dict[str, Collection[str]] = {}
     prompts = make_prompt_reader(base)
     for tick in ticks:
         recorded = RecordedTick(tick, read_journal(base, tick, prompts=prompts))
@@ -71,10 +73,11 @@ def replay_ticks(base: OrgPath, ticks: list[int]) -> Iterator[ReplayResult]:
         names = [name for name, end in ended.items() if isinstance(end, TurnCommitted)]
         not_repeatable = tuple(name for name in names if recorded.ended[name].report.error in NOT_REPEATABLE)
         for name in names:
-            _compare_start(recorded, name, states)
+            _compare_start(recorded, name, states, plans)
             if name not in not_repeatable:
                 agent = split_key(name)[0]
                 states[agent] = _replay_turn(base, recorded, name, states.get(agent))
+                plans[agent] = recorded.plan.all_agents
         yield ReplayResult(tick, len(names) - len(not_repeatable), not_repeatable)
 
 
@@ -105,30 +108,22 @@ def _suspect_plugins(started: TurnStarted) -> str:
     return f"{' and '.join(names)} took part: {rule}" if names else ""
 
 
-def _compare_start(recorded: RecordedTick, name: str, states: dict[str, dict[str, Any]]) -> None:
+def _compare_start(
+    recorded: RecordedTick, name: str, states: dict[str, dict[str, Any]], plans: Mapping[str, Collection[str]]
+) -> None:
     """Compare the start of a turn with the agent's state after the last turn.
 
-    People may add notes and rename other agents in between.
+    People may add notes and rename other agents in between. `plans`: for each state, the agents in the plan of its tick.
     """
     started = recorded.started[name]
     if started.turn:  # it may have started from the files of the first one
         return
     start_state, state = started.state, states.pop(started.agent, None)
     if state is not None and start_state["tick"] == state["tick"]:
-        before, now = _drop_other_authors(start_state, state), _drop_other_authors(state, start_state)
-        require_equal(without_notes(before), without_notes(now), recorded.tick, name, subject="state before the turn")
-
-
-def _drop_other_authors(state: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return a state with the read marks of authors that both states have; the others were renamed in between."""
-    authors = _list_authors(state["read"]) & _list_authors(other["read"])
-    through = {author: tick for author, tick in state["read"].get("through", {}).items() if author in authors}
-    also = [identity for identity in state["read"].get("also", ()) if identity.partition("/")[0] in authors]
-    return {**state, "read": {**state["read"], "through": through, "also": also}}
-
-
-def _list_authors(read: dict[str, Any]) -> set[str]:
-    return {*read.get("through", ()), *(identity.partition("/")[0] for identity in read.get("also", ()))}
+        names, later_names = plans[started.agent], recorded.plan.all_agents
+        state = {**state, "read": rename_authors(state["read"], start_state["read"], names, later_names)}
+        before, now = without_notes(start_state), without_notes(state)
+        require_equal(before, now, recorded.tick, name, subject="state before the turn")
 
 
 # --- into another folder -----------------------------------------------------------------------

@@ -81,7 +81,9 @@ class ReadMark:
 
         `entries`: all of the author's entries, each with the old and the new name.
         """
-        through = {new if author == old else author: tick for author, tick in self.through.items()}
+        through = {**self.through}
+        if old in through:  # a mark under the new name is a former agent's
+            through[new] = through.pop(old)
         shown_identities = {new_name.identity for old_name, new_name in entries if self.has_seen(old_name)}
         return ReadMark(through, self.also | shown_identities, self.unusable)
 
