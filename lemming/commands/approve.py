@@ -16,7 +16,7 @@ from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.obligations.decisions import DecisionKind
 from lemming.obligations.ledger_calls import find_blocking_requests
 from lemming.obligations.org_requests import load_requests
-from lemming.obligations.pending_approvals import PatchEdit, find_call_review
+from lemming.obligations.pending_actions import PatchEdit, find_call_review
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import list_person_inbox as what_waits
 from lemming.obligations.write_decisions import decide, find_approved, find_pending_request, preapprove_call

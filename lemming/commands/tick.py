@@ -25,7 +25,7 @@ from lemming.kernel.inboxes.capability_state import find_call_notes
 from lemming.kernel.messages import EntryName
 from lemming.kernel.org.organisation import OrgPath
 from lemming.libraries.outbox_files import read_entry
-from lemming.obligations.pending_approvals import find_call_review
+from lemming.obligations.pending_actions import find_call_review
 from lemming.queries.prompt_parts import describe_message
 from lemming.queries.sentences import describe_effects, describe_entry
 from lemming.queries.views.tick_view import build_plan_section, count_turns, load_recorded_tick, turn_to_json

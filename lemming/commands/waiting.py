@@ -25,7 +25,7 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.libraries.invisible_text import find_suspicious_text, show_invisible
 from lemming.libraries.outbox_files import read_entry
 from lemming.obligations.ledger_calls import find_pending_call
-from lemming.obligations.pending_approvals import CallPatch, find_call_review
+from lemming.obligations.pending_actions import CallPatch, find_call_review
 from lemming.obligations.write_decisions import find_pending_request
 from lemming.queries.screens.requests_screen import WAITING, list_waiting
 

@@ -21,7 +21,7 @@ from lemming.libraries.settings_edits import lock_folders
 from lemming.obligations.answer_fields import get_answer_schema, parse_field
 from lemming.obligations.ledger_calls import find_blocking_requests
 from lemming.obligations.org_requests import find_request, load_requests
-from lemming.obligations.pending_approvals import PatchEdit, find_call_review
+from lemming.obligations.pending_actions import PatchEdit, find_call_review
 from lemming.obligations.request_entries import (
     choose_person,
     get_conversation_assignee,

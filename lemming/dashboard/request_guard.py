@@ -51,7 +51,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the application, or refuse the request."""
-        assert scope["type"] == "http", "nothing here speaks anything else"
+        assert scope["type"] == "http", "the page is served over HTTP only"
         headers = _parse_headers(scope)
         if _is_first_visit(scope) and _get_host(headers) in HOSTS:
             token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]

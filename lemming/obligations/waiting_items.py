@@ -15,7 +15,7 @@ from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.wording import format_count, shorten_line
 from lemming.obligations.org_requests import OrgRequests, load_requests, require_agents
-from lemming.obligations.pending_approvals import describe_call
+from lemming.obligations.pending_actions import describe_call
 from lemming.obligations.request_view import Assignment, RequestView
 
 TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 4000, 60

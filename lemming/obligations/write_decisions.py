@@ -22,7 +22,7 @@ from lemming.obligations.decisions import DecisionKind, is_amount, is_approval_r
 from lemming.obligations.file_bindings import FILE_ARGUMENTS, compute_binding
 from lemming.obligations.ledger_calls import find_pending_calls
 from lemming.obligations.org_requests import OrgRequests, find_request, load_requests
-from lemming.obligations.pending_approvals import PatchEdit, find_call_review
+from lemming.obligations.pending_actions import PatchEdit, find_call_review
 from lemming.obligations.request_entries import (
     address_answer,
     choose_answerer,

@@ -178,7 +178,7 @@ def build_prompt(prompt: TrialPrompt, abilities: ModelFeatures, max_output_token
     agent = Agent(name=TESTER, instructions=prompt.instructions)
     facts = FormFacts(asker=PERSON) if prompt.is_request else FormFacts(readers=READERS)
     choice = choose_form(agent, abilities, max_output_tokens, facts, prompt.forms, prompt.tools)
-    assert choice is not None, "each of these turns has a small form"
+    assert choice is not None, "every trial prompt fits a small form"
     messages = make_first_messages(agent, choice)
     if choice.form.style == "native" and choice.actions:
         messages[0]["tools"] = describe_native_tools(choice.actions, choice.form)

@@ -13,7 +13,7 @@ from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.obligations.request_payloads import parse_references
 from lemming.libraries.wording import format_count, shorten_line, to_text
 from lemming.obligations.decisions import is_approval_request
-from lemming.obligations.pending_approvals import find_call_review
+from lemming.obligations.pending_actions import find_call_review
 
 if TYPE_CHECKING:
     from lemming.journal_tools.recorded_tick import RecordedTurn

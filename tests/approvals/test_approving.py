@@ -24,7 +24,7 @@ from approvals_org import (
     tick,
 )
 
-from lemming.capabilities.approvals.pending_actions import MAX_REQUEST_BYTES
+from lemming.capabilities.approvals.approval_questions import MAX_REQUEST_BYTES
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.jsontext import parse
 from lemming.kernel.files import fs

@@ -14,7 +14,7 @@ from approvals_org import edit, finished, lemming, make, requests, tick
 from lemming.kernel.tools import Tool, ToolRegistry, ToolResult
 from lemming.libraries.invisible_text import find_suspicious_text
 from lemming.obligations.file_bindings import MAX_LISTED_FILES, find_unbindable_effects
-from lemming.obligations.pending_approvals import INSPECT_NOTE, describe_call
+from lemming.obligations.pending_actions import INSPECT_NOTE, describe_call
 
 HOME = "agents/ada/workspace"
 

@@ -12,7 +12,7 @@ from terminal import Lemming
 from lemming.engine import run_once
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.org.organisation import Organisation
-from lemming.obligations.pending_approvals import CallPatch, PatchEdit, find_call_review
+from lemming.obligations.pending_actions import CallPatch, PatchEdit, find_call_review
 from lemming.obligations.waiting_items import list_person_inbox
 from lemming.obligations.write_decisions import decide
 from lemming.queries.views.waiting_view import build_waiting_view

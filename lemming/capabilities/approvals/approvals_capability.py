@@ -55,7 +55,7 @@ from lemming.kernel.org.capability_usage import asks_persons
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import Tool, get_toolset
 from lemming.obligations.decisions import parse_decision, references_entry
-from lemming.obligations.pending_approvals import PendingAction
+from lemming.obligations.pending_actions import PendingAction
 
 MAX_STORED_DENIALS = 256
 """Maximum number of denied calls that are remembered, the latest."""
@@ -87,7 +87,7 @@ class ApprovalsCapability(Capability):
             return turn.get_cache(PreparedApprovals).intercept(effect)
         if isinstance(effect.subject, CallTool):
             return None
-        from lemming.capabilities.approvals.pending_actions import CallApprovals, EntryApprovals
+        from lemming.capabilities.approvals.approval_questions import CallApprovals, EntryApprovals
 
         if isinstance(effect.subject, RunTool):
             return turn.live.get_cache(CallApprovals).decide(effect, effect.subject)
@@ -95,7 +95,7 @@ class ApprovalsCapability(Capability):
 
     def describe(self, query: DescribeQuery) -> Iterator[CallNote]:
         """Yield the note about the approval of a call."""
-        assert isinstance(query, StateQuery), "a note is of a call"
+        assert isinstance(query, StateQuery), "CallNote is asked with a StateQuery"
         by, entry = query.state["by"], query.state["entry"]
         yield CallNote(f"approved by {by}: {entry}", by, entry)
 

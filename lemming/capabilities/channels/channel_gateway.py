@@ -153,7 +153,7 @@ class ChannelGateway:
 def make_channel(provider: str, options: dict[str, Any], base: Path, config: Config) -> Channel:
     """Return a channel with the options of its entry in `config/models.json`. Raises like `make_provider`."""
     channel = make_provider(provider, options, base=base, plugins=config.org.plugins)
-    assert isinstance(channel, Channel), "is_channel says so"
+    assert isinstance(channel, Channel), "only channel providers are made here"
     return channel
 
 

@@ -124,7 +124,7 @@ class _ChannelRoutes:
                 if entry is None or entry.provider != "http":
                     continue
                 channel = make_channel(entry.provider, entry.options, self._org.base, config)
-                assert isinstance(channel, HttpChannel), "its provider is http"
+                assert isinstance(channel, HttpChannel), "only agents with the provider http have this route"
                 is_durable = config.org.durability != "off"
                 current_tick = partial(load_tick, self._org.base)
                 context = ChannelContext(self._org, agent, "http", current_tick, self._clock.now, is_durable)
@@ -226,7 +226,7 @@ class _ChannelRoutes:
         elif urlsplit(f"//{request.headers.get('Host', '')}").hostname not in LOCAL_NAMES:
             raise HttpError(HTTPStatus.FORBIDDEN, "the host must be 127.0.0.1 or localhost")
         metrics = self._metrics
-        assert metrics, "its route exists"
+        assert metrics, "the route exists only with metrics"
         body = await _run_in_thread(self._render_metrics, metrics)
         return Response(body, headers={"Content-Type": metrics.content_type})
 

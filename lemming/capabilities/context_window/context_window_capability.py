@@ -104,7 +104,7 @@ class ContextWindowCapability(Capability):
 
     def describe(self, query: DescribeQuery) -> Iterator[AuxiliaryPrompt]:
         """Yield the prompt for a summary."""
-        assert isinstance(query, StateQuery), "a prompt is of a snapshot"
+        assert isinstance(query, StateQuery), "AuxiliaryPrompt is asked with a StateQuery"
         yield AuxiliaryPrompt("summary", query.state["messages"])
 
 

@@ -30,7 +30,7 @@ from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tools import EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.turn_values import CheckFinding
-from lemming.obligations.pending_approvals import find_call_review
+from lemming.obligations.pending_actions import find_call_review
 
 
 class CallNotPlannable(ToolError):

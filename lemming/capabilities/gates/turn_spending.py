@@ -55,7 +55,7 @@ class TurnSpendingLimits:
     """Spending limits of a turn. A turn without own limits is still counted for limits of other turns."""
 
     def __init__(self, tick_limits: TickSpending, phase: LivePhase) -> None:
-        assert phase.count_spending, "a turn with a tick"
+        assert phase.count_spending, "spending limits are only made for a turn that runs"
         inputs, settings = phase.inputs, tick_limits.tick_context.config.org
         self._tick_limits, self._answers = tick_limits, phase.answers
         self._get_reserved = phase.count_spending()

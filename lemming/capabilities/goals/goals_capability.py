@@ -208,9 +208,8 @@ class GoalLoop:
         answers = request.find_answers(turn.entries)
         if answers or end not in ("done", "repeats") or request.is_in_progress(turn.entries):
             return answers
-        return request.find_answers(
-            request.mark_answer([*turn.entries]) or []
-        )  # a message counts if nothing else answers
+        marked_entries = request.mark_answer([*turn.entries])  # a message counts if nothing else answers
+        return request.find_answers(marked_entries or [])
 
     def _decide(self, drafts: list[OutboxEntry], end: End) -> End:
         number, limit = self._goal["turn"], self._goal["max_turns"]

@@ -83,7 +83,7 @@ class JudgesCapability(Capability):
 
     def describe(self, query: DescribeQuery) -> Iterator[ModelEntry]:
         """Yield the programs of recorded judges."""
-        assert isinstance(query, StateQuery), "a judge's program is of a snapshot"
+        assert isinstance(query, StateQuery), "a judge is described by its snapshot"
         yield from iter_program_entries(query.state["by"])
 
 

@@ -1,6 +1,6 @@
 """Launcher of an MCP server's program: forwards and limits its output, and ends the program with the engine.
 
-A separate program, started as `python -I -S launcher.py ENGINE LIMIT PROGRAM ARGUMENTS...`, standard library
+A separate program, started as `python -I -S mcp_launcher.py ENGINE LIMIT PROGRAM ARGUMENTS...`, standard library
 only. The program inherits the launcher's standard input. An output line longer than `LIMIT` bytes ends the
 program: a message is a line, and the engine keeps each line in memory. The end of the error output is printed
 after the program has ended. The program and all its children are ended when the process `ENGINE` is gone, and

@@ -138,7 +138,7 @@ def describe_step(action: StepAction) -> str:
             return f"calls {action.tool}{items_note}"
         case "wait":
             wait = action.wait
-            assert wait, "that makes it a wait"
+            assert wait, "a step of the kind wait has one"
             ticks = f"{wait.ticks} ticks" if wait.ticks else f"tick {wait.tick}"
             return f"waits for {wait.file or wait.time or ticks}"
         case "parallel":

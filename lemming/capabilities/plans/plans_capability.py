@@ -88,7 +88,7 @@ class PlansCapability(Capability):
 
     def describe(self, query: DescribeQuery) -> Iterator[ExpiredMemory | OptionalReadPath | ReadPath | SkipReason]:
         """Yield plan files, files that plans await, surplus ended runs, and the waits of runs."""
-        assert isinstance(query, OrgQuery), "an agent has its plan in an organisation"
+        assert isinstance(query, OrgQuery), "plans are described per organisation"
         for name in query.agents:
             if query.kind is ReadPath:
                 yield ReadPath(name, plan_file(name), "its plan")

@@ -192,7 +192,7 @@ class TeamCalls:
             return Rejected(reason)
         message = args.pop("message")
         if tool.is_handoff:
-            assert request, "only a request is handed on"
+            assert request, "`_blocker` rejects a handoff without a request"
             turn.write_entry(request.make_handoff(message, tool.target, turn.tick), effect.at)
             return Allowed(effect)
         path = None if request else [turn.agent.name]  # otherwise it is filled in with the rest
@@ -206,7 +206,7 @@ class TeamCalls:
         """Return the reason a team tool cannot be used now, or an empty text."""
         turn = self._turn
         team, request = get_team(turn.agent), turn.request or OWN_REQUESTS
-        assert team, "its tools follow from it"
+        assert team, "team tools exist only with a team"
         if not turn.remaining_entries:
             return f"the turn may write no more than {turn.agent.turn.max_entries} entries"
         if tool.is_handoff:

@@ -56,9 +56,9 @@ class StrategiesCapability(Capability):
     def prepare(self, turn: Preparation) -> Json:
         """Return the strategy's name and inputs. Raises `ConfigError` for an invalid strategy."""
         tick_context, agent, selected = turn.context.tick_context, turn.agent, turn.get_cache(_StrategyContext).selected
-        assert agent.turn.strategy, "who has none is not asked"
-        assert selected, "its content comes first"
-        assert turn.context.prompt, "the prompt comes first"
+        assert agent.turn.strategy, "agents without a strategy do not use this capability"
+        assert selected, "SelectContext precedes prepare"
+        assert turn.context.prompt, "BuildPrompt precedes prepare"
         request_entry = selected.task.request if selected.task else None
         request = (request_entry.payload.get("hands_on") or request_entry.id) if request_entry else ""
         damaged = frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in selected.memories.problems)

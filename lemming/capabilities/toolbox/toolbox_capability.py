@@ -27,7 +27,7 @@ class ToolboxCapability(Capability):
 
     def describe(self, query: DescribeQuery) -> Iterator[CallNote]:
         """Yield a note with the tools found by a search."""
-        assert isinstance(query, StateQuery), "a note is of a call"
+        assert isinstance(query, StateQuery), "CallNote is asked with a StateQuery"
         found_tools = load_found_tools({self.name: query.state})
         yield CallNote(f"found {', '.join(tool['name'] for tool in found_tools)}", "", "")
 

@@ -91,7 +91,7 @@ class OrgTrustLabeler:
 
     def __init__(self, org: Organisation, config: Config, resumes: Mapping[str, Agent], tick: int) -> None:
         settings = get_trust_settings(config.org)
-        assert settings, "who tracks no trust is not asked"
+        assert settings, "labelers are only made with trust tracking"
         self._org, self._tick, self._settings = org, tick, settings
         self.order = TrustOrder(tuple(settings.order))
         self._config, self._resumes = config, resumes

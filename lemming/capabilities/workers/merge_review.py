@@ -34,7 +34,7 @@ from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.invisible_text import find_suspicious_text
-from lemming.obligations.pending_approvals import CallPatch, PatchEdit
+from lemming.obligations.pending_actions import CallPatch, PatchEdit
 
 _FAILED_HUNK = re.compile(r"patch failed: (.+):(\d+)")
 _OLD_LINE = re.compile(r"@@ -(\d+)")

@@ -67,7 +67,7 @@ QUOTED_CHARS = 6_000
 def take_worker_turn(view: TurnView) -> Steps:
     """Run the harness until its patch is merged, waits for a person, or cannot be merged."""
     turn, settings = view.strategy_turn, get_workspace(view.agent)
-    assert settings, "its record says so"
+    assert settings, "only an agent with a workspace takes such a turn"
     messages, conflicts, corrections = turn.prompt, 0, 0
     earlier_merges = [item for item in view.results if item["tool"] == MERGE]  # of calls that a person has approved
     if earlier_merges:
@@ -234,7 +234,7 @@ def _send_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings) 
         raise
     note_ended(org, attempt)
     if not isinstance(outcome, Allowed) or JOB not in (getattr(outcome.answer, "kept", None) or {}):
-        assert isinstance(outcome, Outcome), "an effect that was passed on has an outcome"
+        assert isinstance(outcome, Outcome), "the chain returns an outcome for each effect"
         return outcome
     reply = outcome.answer
     facts: Json = dict(reply.kept[JOB])

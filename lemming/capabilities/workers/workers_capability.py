@@ -91,7 +91,7 @@ class WorkersCapability(Capability):
 
     def describe(self, query: DescribeQuery) -> Iterator[SharedResource]:
         """Yield the branches that several workers merge into: their turns run at once and merge in order."""
-        assert isinstance(query, OrgQuery), "a workspace is of an organisation"
+        assert isinstance(query, OrgQuery), "workspaces are described per organisation"
         branches: dict[tuple[str, str], set[str]] = {}
         for name, agent in query.agents.items():
             if settings := get_workspace(agent):

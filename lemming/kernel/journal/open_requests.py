@@ -241,7 +241,7 @@ def validate_pending_action(raw: Mapping[str, Any]) -> None:
     grants = raw.get("grants", [])
     if not isinstance(grants, list) or not all(_is_grant(grant) for grant in grants):
         raise ValueError("approvals: the grants of a pending call must have id, by, entry, sha256 and binds")
-    assert isinstance(args, dict), "looked at above"
+    assert isinstance(args, dict), "checked above"
     if raw["tool"] == SHOW and not isinstance(args.get("entry"), str):
         raise ValueError("approvals: a pending entry must name its entry")
     amounts = [value for key, value in args.items() if key != "of"]

@@ -35,7 +35,7 @@ class CapabilitySpec(NamedTuple):
     - `screens`: declared lists, each also a command of its name (`lemming.queries.screens`).
     - `checks`: functions that yield problems, by scope: `lemming.kernel.tick.validation.checks`.
     - `facts`: functions for commands, queries and the page, which never import a capability. `NAME.review_TOOL` is a
-      `CallReview` (`lemming.obligations.pending_approvals`) of the calls of a tool.
+      `CallReview` (`lemming.obligations.pending_actions`) of the calls of a tool.
     - `tool_sources`: classes of further tools, by the prefix of the tools' names, or by the key of `config/org.json`
       that lists them. `function_tools`: class that makes a tool from a function.
     - `in_ticks`: "" for a capability with clock schedules, files that its agents read in all turns, or memories that

@@ -117,7 +117,7 @@ class ParallelCalls:
             return None
         if isinstance(decided, ToolResult):
             return CallOutcome(decided)
-        assert future is not None, "it was begun"
+        assert future is not None, "the call has started"
         with self._runtime.release_turn_lock():
             while True:
                 try:

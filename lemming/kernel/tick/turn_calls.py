@@ -93,7 +93,7 @@ class LiveCalls:
             return
         if self._chain is not None and RunTool in self._chain.handled:
             tool = self._find_tool(parallel_calls[0])
-            assert tool, "it can run"
+            assert tool, "`_parallel_prefix` has found the tool"
             effect = RunTool(call=parallel_calls[0], tool=tool, context=self._make_context(view(first)))
             if self._chain.decides_by_results(effect):
                 return
@@ -254,7 +254,7 @@ class LiveCalls:
         """Pass the result of a call back through its interceptors, and add the verdicts and approvals."""
         self._phase.verdicts = []
         for steps in decided.steps:
-            assert self._chain, "it has decided"
+            assert self._chain, "the steps come from the chain"
             result = to_result(self._chain.finish(steps, result))
         if not is_made:
             return result

@@ -207,7 +207,7 @@ class OrgToolset:
             self.refresh(base, sources, settings)
         elif base is not self._inputs[0]:
             self._rebuild(base, sources)
-        assert self._toolset, "refreshed"
+        assert self._toolset, "refreshed above"
         return self._toolset
 
     def _rebuild(self, base: Toolset, sources: Sequence[ToolSource]) -> None:

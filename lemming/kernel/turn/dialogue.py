@@ -233,7 +233,7 @@ def continue_dialogue(
     inputs: TurnInputs, dialogue: Dialogue, pending: PendingParts, labels: PromptLabels
 ) -> list[Message]:
     """Return the messages behind the prompt of a continued turn: the stored messages, then the new ones."""
-    assert inputs.current_request, "a turn that goes on is for something"
+    assert inputs.current_request, "a continued turn has a request"
     results = pair_with_calls(inputs.current_request.begun, dialogue, pending.results)
     messages = [*inputs.prompt, *dialogue.messages]
     rendered = render_results(inputs.model, inputs.form, messages, results)

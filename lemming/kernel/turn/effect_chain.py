@@ -325,7 +325,7 @@ def _checked(
         raise _invalid(interceptor, "pass on EndTurn, `return (yield effect)`", outcome)
     if isinstance(effect, effects.WRITES):
         if isinstance(shown, effects.Allowed) and outcome.effect is shown.effect and outcome.answer is shown.answer:
-            assert allowed, "it was shown"
+            assert allowed, "an outcome was shown to the interceptor"
             return allowed
         return effects.Rejected(
             f"{interceptor.name} allowed what later capabilities have not seen: reject it, {LET_THROUGH}"

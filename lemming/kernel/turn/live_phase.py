@@ -138,7 +138,7 @@ class LivePhase(ObjectCache):
     @property
     def tick_context(self) -> TickContext:
         """The tick's view of the organisation."""
-        assert self.tick, "nothing is sent"
+        assert self.tick, "only a turn that runs has a tick"
         return self.tick.tick_context
 
     def add_verdicts(self, verdicts: Iterable[GateVerdict]) -> None:

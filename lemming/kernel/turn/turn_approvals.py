@@ -82,7 +82,7 @@ class TurnApprovals:
 
         An entry whose files have changed is checked like an unapproved entry.
         """
-        assert call.approved, "who approved it is known"
+        assert call.approved, "only an approved entry is published"
         turn_state = self.turn_state
         try:
             new = NewEntry(**call.args)
@@ -235,8 +235,8 @@ def _pair_results(turn_state: TurnState, numbers: Mapping[int, int], earlier_res
     """Return all pending results, with the results of the calls just made in their slots."""
     open_request = turn_state.inputs.current_request.begun if turn_state.inputs.current_request else None
     dialogue = open_request.dialogue if open_request else None
-    assert open_request, "a turn that goes on is for something"
-    assert dialogue, "it goes on with what was said"
+    assert open_request, "a continued turn has a request"
+    assert dialogue, "a continued turn has a dialogue"
     results = []
     for index in range(len(earlier_results) - len(open_request.results), len(earlier_results)):
         result = turn_state.results.items[numbers[index]] if index in numbers else earlier_results[index]

@@ -140,7 +140,7 @@ class TurnWrites(TurnStateValues):
     def fail_request(self, reason: str) -> None:
         """Add the entry that answers the request of the turn with the reason for its failure."""
         current_request = self.inputs.current_request
-        assert current_request, "only a request is given up"
+        assert current_request, "only a turn with a request can fail the request"
         at = self.answers[-1].at if self.answers else current_request.at
         self.remarks.append(f"the request has failed: {reason}"[:500])
         self.entries.append(self.to_entry(current_request.make_failure(reason), self.next_id(self.entries), at))

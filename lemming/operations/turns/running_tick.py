@@ -176,8 +176,8 @@ class RunningTick:
         ):
             records = self.journal.find_agent_records(name, turn)
             started, ended = find_start_and_end(records)
-            assert started, "a committed turn"
-            assert ended, "a committed turn"
+            assert started, "a committed turn has both records"
+            assert ended, "a committed turn has both records"
             kinds = Counter(map(type, records))
             if _is_self_contained(ended):
                 state = self.commits.states[name] = AgentState.from_json(ended.state or {})
@@ -231,7 +231,7 @@ class RunningTick:
         key = turn_key(inputs.agent.name, inputs.turn)
         records = [record for record in all_records if record.turn_key == key]
         started, _ = find_start_and_end(records)
-        assert started, "a turn that was begun"
+        assert started, "a broken turn has started"
         return self.abandon_turn(started, records, str(turn_error), error_name(turn_error))
 
     def abandon_turn(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:

@@ -27,7 +27,7 @@ from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.obligations.answer_fields import describe_field, get_answer_schema, get_properties
 from lemming.obligations.org_requests import OrgRequests, load_requests
-from lemming.obligations.pending_approvals import find_call_review
+from lemming.obligations.pending_actions import find_call_review
 from lemming.obligations.request_view import RequestView
 from lemming.obligations.waiting_items import PersonInboxItem, build_person_inbox
 from lemming.queries.screens.requests_screen import WAITING

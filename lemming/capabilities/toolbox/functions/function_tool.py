@@ -55,7 +55,7 @@ class FunctionTool(Tool):
         self, function: Callable[..., Any], *, base: Path | None = None, location: FunctionLocation | None = None
     ) -> None:
         declaration = get_declaration(function)
-        assert declaration, "a function with @tool"
+        assert declaration, "only functions with @tool are loaded"
         self.function, self.base, self.declared = function, base, declaration
         self.where = get_source_location(function, base)
         self.name = declaration.name or function.__name__

@@ -131,6 +131,6 @@ def find_key_spans(text: str) -> Iterator[Span]:
 def _iter_group_spans(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
     for match in pattern.finditer(text):
         group = match.lastgroup
-        assert group, "every alternative has one"
+        assert group, "every alternative of the pattern is a group"
         if not _placeholder().match(match[group]):
             yield match.span(group)

@@ -41,7 +41,7 @@ from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import Tool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.obligations.file_bindings import compute_binding, describe_changed_files
-from lemming.obligations.pending_approvals import PendingAction, too_many_message
+from lemming.obligations.pending_actions import PendingAction, too_many_message
 
 Json = dict[str, Any]
 MAX_REQUEST_BYTES = ENTRY_LIMIT_BYTES // 2
@@ -64,7 +64,7 @@ class CallApprovals:
         tool = _find_callable_tool(call, context)
         if tool is None:
             return Allowed(question)  # the call fails by itself and says why
-        assert self._phase.plan_call, "a turn with a tick"
+        assert self._phase.plan_call, "calls are only decided in a turn that runs"
         planned = self._phase.plan_call(effect) if tool.is_plan_only else None
         # A call that would fail anyway is no question to a person.
         if planned is not None and not planned.success:
