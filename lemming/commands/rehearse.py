@@ -32,7 +32,7 @@ from lemming.commands.terminal import (
     print_truncated,
     print_warning,
 )
-from lemming.commands.trust import load_settings, require_workspace_trust
+from lemming.commands.trust import has_workspace_trust, load_settings, require_workspace_trust
 from lemming.evals.rehearsal.rehearsal import RehearsalOptions, RehearsalResult, find_recorded_span
 from lemming.evals.rehearsal.rehearsal import rehearse as run_rehearsal
 from lemming.evals.rehearsal.rehearsal_runtime import describe_skipped_calls
@@ -215,6 +215,8 @@ def replay(
             _print_replay(replay_in_place(base, selected_ticks))
         else:
             rerun_ticks = list_replayable_ticks(base, selected_ticks[-1] if selected_ticks else None)
+            if has_workspace_trust(base):
+                allow_code(into)  # with the same trust as the original
             _print_replay(replay_into(base, into, rerun_ticks))
             replayed, original = compute_file_digests(into), compute_file_digests(base)
             root, original_root = compute_state_root(replayed), compute_state_root(original)

@@ -62,6 +62,11 @@ def find_files(base: Path, patterns: Sequence[str]) -> tuple[list[str], list[Pro
     return [file for file in files if file not in rejected], problems
 
 
+def list_tool_files(base: Path, patterns: Sequence[str]) -> list[str]:
+    """Return the files matching the patterns, with the modules beside them. Raises like `find_files`."""
+    return add_neighbour_modules(base, find_files(base, patterns)[0]) if patterns else []
+
+
 def find_empty_patterns(base: Path, patterns: Sequence[str]) -> list[Problem]:
     """Return a warning for each pattern without a matching file. Raises like `find_files`."""
     hint = "correct or remove it, or create a file with `lemming tools new NAME`"

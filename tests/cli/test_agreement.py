@@ -253,3 +253,14 @@ def test_a_repository_is_found_where_git_would_find_it(tmp_path: Path) -> None:
 def test_a_program_that_embeds_the_engine_decides_for_itself(base: Path) -> None:
     with_a_tool_file(base)
     assert run_once(base, clock=FrozenClock()).is_complete
+
+
+def test_a_replay_in_another_folder_loads_the_code_that_a_person_agreed_to(base: Path, lemming: Lemming) -> None:
+    with_a_tool_file(base)
+    fs.write_atomic(base, "agents/ada/resume.json", dump_pretty(resume("ada", permissions={"tools": ["greet"]})))
+    refused, agreed = base.parent / "refused", base.parent / "agreed"
+    assert lemming("run-once", "--trust").status == 0
+    assert lemming("replay", "--into", str(refused)).status == 2
+    assert lemming("trust", "--yes").status == 0
+    replayed = lemming("replay", "--into", str(agreed))
+    assert replayed.status == 0, replayed.err

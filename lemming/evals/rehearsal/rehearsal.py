@@ -34,6 +34,7 @@ from lemming.kernel.journal.journal_file import journal_ticks, make_prompt_reade
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
+from lemming.libraries.tool_file_search import list_tool_files
 from lemming.libraries.wording import join_names
 from lemming.operations.open_org import open_org
 
@@ -264,11 +265,7 @@ def _copy_current_settings(base: Path, folder: Path) -> None:
     existing_agents = {*list_agent_folders(folder)}
     files = [paths.resume_file(name) for name in list_agent_folders(base) if name in existing_agents]
     files += [file for file in iter_tracked_files(base) if file.startswith("config/")]
-    if patterns := load_config(base).org.tool_files:  # also from other folders, with their neighbours
-        from lemming.libraries.tool_file_search import add_neighbour_modules, find_files
-
-        files += add_neighbour_modules(base, find_files(base, patterns)[0])
-    for file in files:
+    for file in [*files, *list_tool_files(base, load_config(base).org.tool_files)]:
         content = load_current_file(base, file)
         if content is not None and content != load_current_file(folder, file):
             fs.write_atomic(folder, file, content)

@@ -38,8 +38,10 @@ from lemming.kernel.journal.read_cursor import ReadMark
 from lemming.kernel.journal.tick_plan import TickPlan
 from lemming.kernel.journal.turn_report import TurnReport
 from lemming.kernel.messages import EntryName, OutboxEntry, parse_file_names
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
 from lemming.libraries.outbox_files import read_entry
+from lemming.libraries.tool_file_search import list_tool_files
 
 FILE_LIMIT_BYTES = 1 << 30
 _TRUST = re.compile(r'^\{"trust": "[a-z][a-z0-9_-]*", ')
@@ -72,7 +74,8 @@ def find_arrivals(
     arrivals = Arrivals()
     agents = survey_agents(base).agents.values()
     counted = list_counted_files(base) if files is None else files
-    for file in [*counted, *list_external_files(base, agents)]:
+    tool_files = list_tool_files(Path(base), load_config(base).org.tool_files) if files is None else []
+    for file in dict.fromkeys([*counted, *list_external_files(base, agents), *tool_files]):
         is_ledger = file.startswith("agents/") and file.split("/")[2:] == ["turns.jsonl"]
         if file != paths.TICK_FILE and file not in file_changes.written and not is_ledger:
             arrivals.files.setdefault(_find_arrival_tick(base, file_changes, file), []).append(file)
