@@ -103,7 +103,7 @@ class TurnSpendingLimits:
 
     def _check_limit(self, rule: GateRule, planned_call: _PlannedCall, facts: dict[str, Any]) -> _Objection | None:
         """Return the objection of a gate to a call, or None."""
-        gate, tick_limits = rule.gate, self._tick_limits
+        gate = rule.gate
         if gate.check:
             check_finding = make_check_runner(self._plugins)(gate.check, facts)
             return None if check_finding is None else _Objection(check_finding.why)
@@ -114,7 +114,8 @@ class TurnSpendingLimits:
         if not limits:
             return _Objection("")
         if gate.then == "ask":
-            raises = tick_limits.sum_approved_raises(rule, self._describe_scope(gate), self._name, self._snapshot)
+            about = self._describe_scope(gate)
+            raises = self._tick_limits.sum_approved_raises(rule, about, self._name, self._snapshot)
             limits = {key: limit + getattr(raises, key) for key, limit in limits.items()}
         # A call without a price would count as free, and pass every limit in dollars.
         if "dollars" in limits and not planned_call.is_priced:
@@ -131,13 +132,24 @@ class TurnSpendingLimits:
         if scope is None:
             return None
         try:
-            # With the reservations for unanswered calls of the turn.
-            spent = sum_amounts(map(_sum_answer, self._answers.values())).add(write_off_amount(self._get_reserved()))
-            if gate.per != "turn":
-                earlier = tick_limits.sum_earlier_spending(scope, parse_window(gate.window), counts="calls" in limits)
-                spent = earlier.add(tick_limits.sum_earlier_turns(self._name, self._turn, scope)).add(spent)
+            spent = self._sum_spent(gate, scope, counts="calls" in limits)
         except SpendingUnknown as error:
             return _Objection(f"what was spent is not known: {error.message}")
+        return self._compare(gate, planned_call, spent, limits)
+
+    def _sum_spent(self, gate: Gate, scope: SpendingScope, *, counts: bool) -> SpendAmount:
+        """Return the spending that a limit counts, with the reservations for unanswered calls of the turn."""
+        tick_limits = self._tick_limits
+        spent = sum_amounts(map(_sum_answer, self._answers.values())).add(write_off_amount(self._get_reserved()))
+        if gate.per == "turn":
+            return spent
+        earlier = tick_limits.sum_earlier_spending(scope, parse_window(gate.window), counts=counts)
+        return earlier.add(tick_limits.sum_earlier_turns(self._name, self._turn, scope)).add(spent)
+
+    def _compare(
+        self, gate: Gate, planned_call: _PlannedCall, spent: SpendAmount, limits: Mapping[str, Any]
+    ) -> _Objection | None:
+        """Return the objection to a call that can exceed a limit, or None."""
         # The most that the call can cost: after the answer it would be too late to refuse.
         key = find_exceeded(limits, spent.add(planned_call.max_cost))
         if not key:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming.kernel.agents import Agent, OwnFolderCheck
 from lemming.kernel.base.clock import parse_timestamp
@@ -60,6 +60,9 @@ from lemming.kernel.turn.wake_check import (
     assemble_inbox,
     check_wake,
 )
+
+if TYPE_CHECKING:
+    from lemming.kernel.obligations.current_request import CurrentRequest
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
@@ -114,7 +117,7 @@ def gather_inputs(
     values, context, selected, request = memories.values, turn_context.context_texts, None, None
     results: Sequence[Mapping[str, Any]] = [*state.results, *task.open_request.results] if task else state.results
     if chain.names:
-        selected = SelectContext(
+        candidates = SelectContext(
             task=task,
             requests=requests,
             inbox=inbox,
@@ -123,7 +126,7 @@ def gather_inputs(
             results=results,
             labels=chain.labels,
         )
-        selected = select_context(chain, selected)
+        selected = select_context(chain, candidates)
         task, requests, inbox, context = selected.task, selected.requests, selected.inbox, selected.context
         values, results = selected.memories.values, selected.results
     get_facts = partial(_collect_facts, tick_context, agent, task, requests, inbox, values)
@@ -132,17 +135,13 @@ def gather_inputs(
     dialogue = find_dialogue(task, agent, dialogue_style(prefix.form, prefix.messages)) if task else None
     # Said once, not in every prompt from here on.
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
-    time_lines = []
-    if agent.clock and tick_context.at:
-        zone_name = agent.schedule.timezone or settings.timezone or "UTC"
-        time_lines = [f"As the tick began it was {format_full_moment(parse_timestamp(tick_context.at), zone_name)}."]
     if hidden_keys := prefix.toolset.for_agent(agent.name).own_memories:  # private memories of tools; mostly none
         values = {key: value for key, value in values.items() if key not in hidden_keys}
     prompt_input = PromptInput(
         agent=agent,
         tick=tick_context.tick,
         inbox=inbox,
-        time=time_lines,
+        time=[_describe_time(tick_context, agent)] if agent.clock and tick_context.at else [],
         task=task,
         requests=requests,
         memory=values,
@@ -156,11 +155,8 @@ def gather_inputs(
         dialogue=dialogue,
     )
     if selected:
-        prompt_input.labels, prompt_input.omitted_count = selected.labels, selected.omitted_count
-        prompt_input.leading_sections = selected.leading_sections
-        built = chain.complete(BuildPrompt(prompt=prompt_input, selected=selected))
-        turn_context.prompt = prompt_input = built.prompt
-        request = built.request
+        prompt_input, request = _complete_prompt(chain, prompt_input, selected)
+        turn_context.prompt = prompt_input
     pending_indexes = selected.pending_indexes if selected else ()
     prompt_input, awaited_results = split_prompt_input(prompt_input, state, pending_indexes)
     user_message = make_user_message(prompt_input, prefix.form, entry)
@@ -196,6 +192,21 @@ def gather_inputs(
         new_entries = new_entries or ([task.request] if task.request else [])
     entry_ids = [item.id for item in new_entries]
     return GatheredInputs(inputs, prefix, user_message, prompt_input, entry_ids, (*memories.problems, *inbox.problems))
+
+
+def _describe_time(tick_context: TickContext, agent: Agent) -> str:
+    zone_name = agent.schedule.timezone or tick_context.config.org.timezone or "UTC"
+    return f"As the tick began it was {format_full_moment(parse_timestamp(tick_context.at), zone_name)}."
+
+
+def _complete_prompt(
+    chain: PreparationChain, prompt_input: PromptInput, selected: SelectContext
+) -> tuple[PromptInput, CurrentRequest | None]:
+    """Return the prompt as the capabilities complete it, and the request that the turn serves."""
+    prompt_input.labels, prompt_input.omitted_count = selected.labels, selected.omitted_count
+    prompt_input.leading_sections = selected.leading_sections
+    built = chain.complete(BuildPrompt(prompt=prompt_input, selected=selected))
+    return built.prompt, built.request
 
 
 def _collect_facts(
