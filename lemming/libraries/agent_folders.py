@@ -39,11 +39,11 @@ def is_readable(target: AllowedPath, staged: Mapping[str, bytes]) -> bool:
 def readable_digest(target: AllowedPath, staged: Mapping[str, bytes]) -> str | None:
     """Return the SHA-256 of a file, in hex, or None if the agent cannot read it."""
     with contextlib.suppress(ToolError):
-        return compute_file_digest(target, staged)
+        return compute_visible_digest(target, staged)
     return None
 
 
-def compute_file_digest(target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> str:
+def compute_visible_digest(target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> str:
     """Return the SHA-256 of a file of any size, in hex, as this turn sees it.
 
     Raises the errors of `read_text`.

@@ -19,10 +19,10 @@ def parse_or_default(raw: bytes | str, default: Any, *, limit_bytes: int = DEFAU
         return default
 
 
-def parse_object(raw: bytes | str) -> dict[str, Any]:
+def parse_object_or_empty(raw: bytes | str) -> dict[str, Any]:
     """Parse a JSON object, or return an empty object for anything else.
 
-    >>> parse_object('{"a": 1}'), parse_object("[1]"), parse_object("{")
+    >>> parse_object_or_empty('{"a": 1}'), parse_object_or_empty("[1]"), parse_object_or_empty("{")
     ({'a': 1}, {}, {})
     """
     value = parse_or_default(raw, None)

@@ -18,7 +18,7 @@ from lemming.kernel.journal.journal_file import last_record
 from lemming.kernel.journal.journal_records import TickCommitted
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.libraries.lenient_json import parse_object
+from lemming.libraries.lenient_json import parse_object_or_empty
 
 BEGINNINGS_WAITED_FOR = 25
 
@@ -26,7 +26,7 @@ BEGINNINGS_WAITED_FOR = 25
 def load_holder(base: OrgPath) -> dict[str, Any] | None:
     """Return the engine that holds the organisation (pid, host, since, command), or None."""
     raw = load_lock_holder(Path(base), paths.LOCK_FILE)
-    holder = {} if raw is None else parse_object(raw)
+    holder = {} if raw is None else parse_object_or_empty(raw)
     return holder if "pid" in holder else None
 
 
@@ -84,7 +84,7 @@ def _has_died(holder: dict[str, Any]) -> bool:
 
 def parse_tick(raw: bytes) -> int | None:
     """Return the tick in the text written by the last lock holder at its exit."""
-    holder = parse_object(raw)
+    holder = parse_object_or_empty(raw)
     return None if "pid" in holder else bounded_int(holder.get("tick"), le=LAST_TICK)
 
 

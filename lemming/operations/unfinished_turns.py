@@ -22,7 +22,7 @@ from lemming.kernel.files.json_documents import to_value
 from lemming.kernel.journal.turn_report import Status, TickReport, TurnReport
 from lemming.kernel.logging_config import EngineLog
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.libraries.lenient_json import parse_object
+from lemming.libraries.lenient_json import parse_object_or_empty
 
 ROTATE_BYTES = 1 << 20
 NOT_DONE: tuple[Status, ...] = ("failed", "skipped")
@@ -127,7 +127,7 @@ def load_unfinished_turns(base: OrgPath, *, until: int | None = None) -> dict[st
         return {}
     latest: dict[str, UnfinishedTurn] = {}
     for line in raw.splitlines():
-        raw_line = parse_object(line)
+        raw_line = parse_object_or_empty(line)
         if not isinstance(agent := raw_line.get("agent"), str):
             continue
         if until is not None and isinstance(tick := raw_line.get("tick"), int) and tick > until:

@@ -18,7 +18,7 @@ from lemming.kernel.base.errors import NotSent, TimedOut, UsageError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import redact_json, strip_userinfo
 from lemming.kernel.base.version import __version__
-from lemming.libraries.lenient_json import parse_object
+from lemming.libraries.lenient_json import parse_object_or_empty
 from lemming.libraries.optional_packages import install_command
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ def _find_rejection(response: httpx2.Response) -> str:
     """Return the reason a collector rejected spans despite a success status, or an empty text."""
     if _PROTOBUF in response.headers.get("Content-Type", ""):
         return parse_rejection(response.content)
-    partial = parse_object(response.content).get("partialSuccess")
+    partial = parse_object_or_empty(response.content).get("partialSuccess")
     if not isinstance(partial, Mapping):
         return ""
     count = str(partial.get("rejectedSpans", "0"))

@@ -15,7 +15,13 @@ from lemming.kernel.base.errors import PermissionDenied
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.resume import AgentPermissions
 from lemming.kernel.tools import Tool, ToolResult, get_toolset
-from lemming.kernel.tools.listing import ToolListing, describe_groups, estimate_tokens, list_tools, load_found_tools
+from lemming.kernel.tools.listing import (
+    ToolListing,
+    describe_groups,
+    estimate_tool_tokens,
+    list_tools,
+    load_found_tools,
+)
 from lemming.testing import make_org, resume
 
 CONTEXT = 10_000
@@ -52,7 +58,7 @@ def test_above_the_share_tools_of_patterns_give_way_to_the_search() -> None:
 
 
 def test_up_to_the_share_all_are_listed_and_there_is_no_search() -> None:
-    size = estimate_tokens(many_tools())
+    size = estimate_tool_tokens(many_tools())
     found = listing(*PATTERNS, context=size, share=1.0)
     assert found.deferred == ()
     assert len(names(found.listed)) == len(ABOUTS) + FILLERS

@@ -40,7 +40,7 @@ from lemming.kernel.providers import Image, get_provider_class
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.turn.turn_values import PayloadWithDigests
-from lemming.libraries.agent_folders import compute_file_digest
+from lemming.libraries.agent_folders import compute_visible_digest
 
 
 class AttachmentsCapability(Capability):
@@ -136,7 +136,7 @@ def _find_images(turn: Preparation, entries: Iterable[OutboxEntry]) -> list[File
     for item in (item for items in listed if isinstance(items, list) for item in items if _is_image(item)):
         with suppress(ToolError):
             path = resolve_path(turn.agent, base, _reader_path(base, item["path"]), "read", caller=_CALLER)
-            if compute_file_digest(path, turn.context.unwritten_files) == item["sha256"]:
+            if compute_visible_digest(path, turn.context.unwritten_files) == item["sha256"]:
                 references[item["path"], item["sha256"]] = None
     return [{"path": path, "sha256": digest} for path, digest in references][:IMAGES_LIMIT]
 
@@ -211,7 +211,7 @@ def _inspect_file(context: ToolContext, item: Any) -> dict[str, str]:
     path, expected = item["path"], item.get("sha256")
     try:
         resolved = resolve_path(context.agent, context.base, path, "read", caller=AttachTool.name)
-        digest = compute_file_digest(resolved, context.staged, context.removed)
+        digest = compute_visible_digest(resolved, context.staged, context.removed)
     except ToolError as error:
         return {"path": path, "error": str(error)}
     if expected not in (None, "", digest):

@@ -24,7 +24,7 @@ from lemming.kernel.base.redaction.secrets import redact_json, redacted_excerpt
 from lemming.kernel.files import fs
 from lemming.kernel.files.disk_errors import raises_disk_error
 from lemming.kernel.org.organisation import Organisation
-from lemming.libraries.lenient_json import parse_object
+from lemming.libraries.lenient_json import parse_object_or_empty
 
 Did = Literal["received", "refused", "delivered", "failed", "gave_up", "down", "up"]
 MIN_RETRY_DELAY_S, MAX_RETRY_DELAY_S = 10.0, 3600.0
@@ -143,7 +143,7 @@ class ChannelLog:
             raw = self._load_tail(0)
         complete_lines = raw[: raw.rfind(b"\n") + 1]  # the rest is being written, or torn
         for line in complete_lines[len(self._position.last) :].split(b"\n"):
-            if plain := parse_object(line):
+            if plain := parse_object_or_empty(line):
                 self._history.apply_line(plain)
         self._position.mark_read(self._position.start + len(complete_lines), complete_lines)
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from lemming.kernel.base.jsontext import to_line
 from lemming.kernel.providers import Image, Message, Request
-from lemming.libraries.lenient_json import parse_object, parse_or_default
+from lemming.libraries.lenient_json import parse_object_or_empty, parse_or_default
 
 CHAT, RESPONSES, ANTHROPIC = "chat", "responses", "anthropic"
 """Formats of a stored message; after a fallback the format may be another provider's."""
@@ -260,7 +260,7 @@ def unwrap_reply(text: str) -> str:
     """
     if not _WRAPPED.match(text):
         return text
-    plain = parse_object(text)
+    plain = parse_object_or_empty(text)
     inner = plain.get(WRAPPER) if len(plain) == 1 else None
     actions = inner if isinstance(inner, list) else [inner]
     are_actions = all(isinstance(action, dict) and ("do" in action or "name" in action) for action in actions)

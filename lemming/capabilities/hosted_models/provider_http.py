@@ -33,7 +33,7 @@ from lemming.kernel.llm.model_call import describe_tool_calls
 from lemming.kernel.plugins.provider_errors import mark_billing_by_cause, mark_billing_by_status
 from lemming.kernel.providers import Backend, Message, Reply, Request
 from lemming.libraries.concurrency.async_calls import AsyncClient, SharedClient, run_async
-from lemming.libraries.lenient_json import parse_object, parse_or_default
+from lemming.libraries.lenient_json import parse_object_or_empty, parse_or_default
 from lemming.libraries.streaming import DeltaCallback, WordBuffer
 
 # Messages of OpenAI, Anthropic, llama.cpp, vLLM and Ollama for a prompt above the model's limit.
@@ -225,7 +225,7 @@ class HttpBackend(Backend, Generic[C]):
 
     def _embedded_error(self, model_name: str, body: bytes) -> ProviderError | None:
         """Return the error inside a body with a success status, or None."""
-        plain = parse_object(body)
+        plain = parse_object_or_empty(body)
         if not plain.get("error"):
             return None
         code = plain["error"].get("code") if isinstance(plain["error"], dict) else None
@@ -248,7 +248,7 @@ class HttpBackend(Backend, Generic[C]):
 
 def to_charged_reply(body: bytes, model_name: str, reason: str) -> Reply | None:
     """Return a malformed, but charged answer as an empty reply with its usage, or None if no usage was reported."""
-    plain = parse_object(body)
+    plain = parse_object_or_empty(body)
     usage = plain.get("usage", plain)
     input_tokens, output_tokens = (
         next((count for key in keys if (count := usage_at_path(usage, key)) is not None), None) for keys in _USAGE_KEYS

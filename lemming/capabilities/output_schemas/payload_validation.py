@@ -31,7 +31,7 @@ from lemming.kernel.inboxes.answer_payload import (
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.turn.reply_schemas import PayloadSchema
 from lemming.libraries.conditions import predicates
-from lemming.libraries.lenient_json import parse_object
+from lemming.libraries.lenient_json import parse_object_or_empty
 from lemming.obligations.answer_fields import parse_answer
 
 
@@ -88,7 +88,7 @@ def extract_json_object(text: Any) -> Json:
         bare = bare.removeprefix("```json").strip("`").strip()
     if not bare.startswith("{"):
         return {}
-    return parse_object(bare)
+    return parse_object_or_empty(bare)
 
 
 def _repair_candidates(answer: Json, schema: Json) -> Iterator[Json]:

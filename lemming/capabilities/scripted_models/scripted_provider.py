@@ -23,7 +23,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.files.json_documents import parse_document
 from lemming.kernel.llm import model_call
 from lemming.kernel.providers import Backend, Message, Reply, Request
-from lemming.libraries.lenient_json import parse_object
+from lemming.libraries.lenient_json import parse_object_or_empty
 
 _LIMIT_BYTES = 64 << 20
 NEEDS_A_MODEL = "list the models with `lemming models list`, then choose one with `lemming models use KEY`"
@@ -203,7 +203,7 @@ def _significant_lines(content: str) -> Iterator[str]:
 def _mask_ids(line: str) -> str:
     if not line.startswith('{"id": '):
         return line
-    entry = parse_object(line)
+    entry = parse_object_or_empty(line)
     if not isinstance(entry.get("payload"), dict):  # or a long line, which is cut
         return line
     payload = {key: value for key, value in entry["payload"].items() if key not in ("from", "message_id")}

@@ -19,7 +19,7 @@ from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import JsonProblem, dump_compact, parse
 from lemming.kernel.files import fs
 from lemming.kernel.org.organisation import Organisation
-from lemming.libraries.lenient_json import parse_object
+from lemming.libraries.lenient_json import parse_object_or_empty
 from lemming.libraries.output_files import get_state_folder
 
 RUNNING = ".lemming/workers"
@@ -67,7 +67,7 @@ class Attempt:
     def read_json(self, name: str) -> Mapping[str, Any]:
         """Return a file of the attempt, or {} for a missing or damaged file."""
         with suppress(OSError):
-            return parse_object((self.folder / name).read_bytes())
+            return parse_object_or_empty((self.folder / name).read_bytes())
         return {}
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
@@ -81,7 +81,7 @@ class Attempt:
         except OSError:
             return
         for line in lines:
-            if value := parse_object(line):
+            if value := parse_object_or_empty(line):
                 yield value
 
     def discard_work(self) -> None:

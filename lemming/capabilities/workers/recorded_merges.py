@@ -33,7 +33,7 @@ from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import journal_ticks, raw_journal, read_journal
 from lemming.kernel.journal.journal_records import ToolFinished, TurnStarted
 from lemming.kernel.org.organisation import Organisation
-from lemming.libraries.lenient_json import parse_object
+from lemming.libraries.lenient_json import parse_object_or_empty
 from lemming.queries.line_trace import LineTrace
 
 _CALL = f'"tool":"{MERGE}"'.encode()
@@ -66,7 +66,7 @@ def _read_merges(org: Organisation, tick: int) -> Iterator[RecordedMerge]:
         if isinstance(record, TurnStarted):
             git_dirs[record.turn_key] = str(record.given.get("workers", {}).get("repository", ""))
         elif isinstance(record, ToolFinished) and record.tool == MERGE and record.success:
-            output = parse_object(record.output)
+            output = parse_object_or_empty(record.output)
             if output.get("merged"):
                 key = turn_key(record.agent, record.index // NUMBERS_PER_TURN)
                 yield RecordedMerge(

@@ -56,7 +56,7 @@ from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.providers import Message
 from lemming.kernel.turn.strategy import Turn as StrategyTurn
 from lemming.kernel.turn.turn_values import Act, Step
-from lemming.libraries.lenient_json import parse_object
+from lemming.libraries.lenient_json import parse_object_or_empty
 from lemming.libraries.wording import format_count
 
 MAX_RUNS = 20
@@ -71,7 +71,7 @@ def take_worker_turn(view: TurnView) -> Steps:
     messages, conflicts, corrections = turn.prompt, 0, 0
     earlier_merges = [item for item in view.results if item["tool"] == MERGE]  # of calls that a person has approved
     if earlier_merges:
-        merged = parse_object(earlier_merges[-1]["output"])
+        merged = parse_object_or_empty(earlier_merges[-1]["output"])
         if earlier_merges[-1]["success"]:
             view.mark_results_shown()
             texts = [str(message["content"]) for message in messages if message["role"] == "assistant"]
@@ -113,7 +113,7 @@ def take_worker_turn(view: TurnView) -> Steps:
         if turn.has_asked:
             return "waits"
         result = turn.results[-1]
-        merged = parse_object(result["output"])
+        merged = parse_object_or_empty(result["output"])
         view.mark_results_shown()
         if result["success"]:
             _answer(view, answer.text, {**merged, **({"checks": receipts} if receipts else {})})
@@ -136,7 +136,7 @@ def _run_checks(turn: StrategyTurn, settings: WorkspaceSettings, args: Json) -> 
     for check in settings.checks:
         call = {"base": args["base"], "patch": args["patch"], "command": check.command, "timeout_s": check.timeout_s}
         result = yield from turn.call(CHECK, call)
-        receipt = parse_object(result.output)
+        receipt = parse_object_or_empty(result.output)
         receipts.append(receipt or {"command": check.command, "tail": result.output})  # no worker can correct that
         if not result.success:
             break
@@ -280,7 +280,7 @@ def _make_job(effect: SendRequest, turn: TurnView, settings: WorkspaceSettings, 
 def _iter_outputs(live: LivePhase, tool: str) -> Iterator[Json]:
     """Yield the outputs of the turn's recorded calls of a tool, in order, without outputs of refused calls."""
     for number in sorted(live.results):
-        if live.results[number].tool == tool and (output := parse_object(live.results[number].output)):
+        if live.results[number].tool == tool and (output := parse_object_or_empty(live.results[number].output)):
             yield output
 
 

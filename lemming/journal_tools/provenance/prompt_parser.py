@@ -17,7 +17,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.jsontext import JsonProblem, parse
 from lemming.kernel.journal.journal_records import TurnStarted
 from lemming.kernel.messages import parse_identities
-from lemming.libraries.lenient_json import parse_object, parse_or_default
+from lemming.libraries.lenient_json import parse_object_or_empty, parse_or_default
 
 # A section's mark is made from its text, so nothing inside the text can end it.
 _SECTION = re.compile(r"^# ([^\n]*)\n<<<DATA ([0-9a-f]{10}|[0-9a-f]{32})\n(.*?)\n\2 DATA>>>", re.M | re.S)
@@ -131,7 +131,7 @@ def _parse_entry_line(line: str, *, is_new: bool) -> ShownEntry:
 
 def _parse_memories(text: str) -> Iterator[tuple[str, Any]]:
     for line in text.split("\n"):
-        memory = parse_object(line)
+        memory = parse_object_or_empty(line)
         if "key" in memory:  # not in the note on entries that were too long to show
             yield memory["key"], memory.get("value")
 

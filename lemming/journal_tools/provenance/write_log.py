@@ -27,7 +27,7 @@ from lemming.kernel.journal.journal_file import make_prompt_reader
 from lemming.kernel.memory import MEMORY_LIMIT_BYTES, decode_memory
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
-from lemming.libraries.lenient_json import parse_object
+from lemming.libraries.lenient_json import parse_object_or_empty
 from lemming.libraries.outbox_files import restore_author
 from lemming.read_model.read_model import ReadModel
 from lemming.read_model.tick_queries import load_tick_list, load_ticks
@@ -327,7 +327,7 @@ def load_file(base: OrgPath, path: str) -> bytes | None:
 
 def extract_entry_text(content: bytes) -> str:
     """Return the readable text of an entry file, or the whole content if the file is not an entry."""
-    payload = parse_object(content).get("payload")
+    payload = parse_object_or_empty(content).get("payload")
     return get_payload_text(payload) if isinstance(payload, dict) else content.decode("utf-8", "replace")
 
 

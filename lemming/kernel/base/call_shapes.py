@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from lemming.kernel.base.reply_json import CONTRACT_KEYS, parse_object
+from lemming.kernel.base.reply_json import CONTRACT_KEYS, parse_whole_object
 
 MAX_TOOL_NAME_CHARS = 200
 
@@ -134,5 +134,5 @@ def _parse_arguments(value: Mapping[str, Any], keys: Iterable[str]) -> tuple[Any
         return None
     args = value[key]
     if isinstance(args, str):
-        args = {} if not args.strip() else args if (inner := parse_object(args)) is None else inner
+        args = {} if not args.strip() else args if (inner := parse_whole_object(args)) is None else inner
     return ({} if args is None else args,)

@@ -88,7 +88,7 @@ def drop_thinking(text: str) -> str:
     return reply
 
 
-def parse_object(text: str) -> dict[str, Any] | None:
+def parse_whole_object(text: str) -> dict[str, Any] | None:
     """Return the object formed by the whole text, or None."""
     stripped = text.strip()
     candidate = next(find_objects(stripped), None) if stripped.startswith("{") else None

@@ -46,7 +46,7 @@ def list_tools(tools: Mapping[str, Tool], agent: Agent, *, context_tokens: int, 
     if TOOL_SEARCH not in tools:
         return ToolListing((*tools.values(),))
     deferred = [tool for tool in tools.values() if is_deferrable(tool, agent)]
-    if not deferred or estimate_tokens(deferred) <= share * context_tokens:
+    if not deferred or estimate_tool_tokens(deferred) <= share * context_tokens:
         listed = (tool for name, tool in tools.items() if name != TOOL_SEARCH or name in named)
         return ToolListing((*listed,))
     deferred_names = {tool.name for tool in deferred}
@@ -68,7 +68,7 @@ def describe_tool(tool: Tool) -> Mapping[str, Any]:
     return {"name": tool.name, "description": tool.description, "parameters": shorten_schema(tool.parameters)}
 
 
-def estimate_tokens(tools: Iterable[Tool]) -> int:
+def estimate_tool_tokens(tools: Iterable[Tool]) -> int:
     """Return an estimate of the tokens taken by the descriptions of tools."""
     return sum(map(_count_bytes, tools)) // BYTES_A_TOKEN
 

@@ -14,7 +14,7 @@ from lemming.journal_tools.provenance.write_log import get_payload_text
 from lemming.journal_tools.recorded_tick import RecordedTurn
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import Problem
-from lemming.queries.findings.finding_scan import FindingScan, make_finding, quote_text
+from lemming.queries.findings.finding_scan import FindingScan, make_finding, quote_start
 
 _SUBJECT = r"(?:(?:I|We)(?:['’]ve|\s+have)?\s+(?:(?:now|also|just|already|successfully)\s+)?)?"
 _WROTE = r"(?:saved|wrote|written|created|updated|stored|appended)"
@@ -46,7 +46,7 @@ def find_false_claims(scan: FindingScan) -> Iterator[Problem]:
                 continue
             for text, entry_file in _iter_sentences(turn):
                 for contradiction, fix in _find_untrue_claims(scan, turn, text, written, called):
-                    message = f"{agent} says {quote_text(text)}, but {contradiction}"
+                    message = f"{agent} says {quote_start(text)}, but {contradiction}"
                     evidence = (f"{turn.tick}/{agent}", *([entry_file] if entry_file else []))
                     yield make_finding((agent,), message, fix, [turn], evidence=evidence)
 

@@ -221,7 +221,7 @@ def limit_evidence(evidence: Iterable[str]) -> tuple[str, ...]:
     return tuple(items if len(items) <= MAX_EVIDENCE else [items[0], *items[1 - MAX_EVIDENCE :]])
 
 
-def quote_text(text: str) -> str:
+def quote_start(text: str) -> str:
     """Return the start of an agent's text as a single quoted line."""
     line = " ".join(text.split())
     return f'"{line if len(line) <= MAX_TEXT_CHARS else line[: MAX_TEXT_CHARS - 1].rstrip() + "…"}"'

@@ -13,7 +13,7 @@ from lemming.kernel.messages import OutboxEntry, parse_file_names
 from lemming.libraries.wording import format_count
 from lemming.obligations.request_view import Assignment, RequestView
 from lemming.obligations.waiting_items import is_scheduled_later
-from lemming.queries.findings.finding_scan import FindingScan, make_finding, quote_text
+from lemming.queries.findings.finding_scan import FindingScan, make_finding, quote_start
 
 UNPASSED_REMARKS = ("unverified: ", "let through: ")
 """Opening of the remarks on an entry sent without having passed: with a tag, or without one."""
@@ -30,7 +30,7 @@ def find_dropped_requests(scan: FindingScan) -> Iterator[Problem]:
         is_recent = request.end_tick is not None and request.end_tick >= scan.first_tick
         assignees = tuple(name for name in (share.assignee for share in request.assignments) if scan.takes_turns(name))
         if request.end == "expired" and not request.has_default and is_recent and assignees:
-            subject = f"{quote_text(request.text)}, which {request.asker} asked of {', '.join(request.targets)}"
+            subject = f"{quote_start(request.text)}, which {request.asker} asked of {', '.join(request.targets)}"
             yield make_finding(
                 (*assignees, request.asker),
                 f"{subject}, expired in tick {request.end_tick} without an answer",
@@ -67,7 +67,7 @@ def _is_dropped(scan: FindingScan, request: RequestView, assignment: Assignment)
 def _dropped_finding(scan: FindingScan, request: RequestView, assignment: Assignment) -> Problem:
     assignee, is_paused = assignment.assignee, scan.agents[assignment.assignee].paused
     age = format_count(scan.tick - assignment.since, "tick")
-    message = f"{assignee} has not worked on {quote_text(request.text)}, which {request.asker} asked, for {age}"
+    message = f"{assignee} has not worked on {quote_start(request.text)}, which {request.asker} asked, for {age}"
     look = f"see what it does instead with `lemming logs {assignee}`, or end the request with `lemming cancel {request.id}`"
     fix = f"end the pause with `lemming unpause {assignee}`" if is_paused else look
     return make_finding(
@@ -167,7 +167,7 @@ def _find_unjudged_answers(scan: FindingScan) -> Iterator[Problem]:
         for answer in request.answers if rule_keys else ():
             turn = turns.get(answer.identity)
             if turn and turn.report and turn.report.judged is None:
-                answered = f'{turn.agent} answered {quote_text(request.text)}, which has "{rule_keys[0]}"'
+                answered = f'{turn.agent} answered {quote_start(request.text)}, which has "{rule_keys[0]}"'
                 team = f'put "verify" next to {turn.agent} in the team of {request.asker}'
                 yield make_finding(
                     (turn.agent, request.asker),

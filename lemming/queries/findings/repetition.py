@@ -12,7 +12,7 @@ from lemming.kernel.base.errors import Problem
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.messages import OutboxEntry
 from lemming.libraries.wording import format_count
-from lemming.queries.findings.finding_scan import FindingScan, make_finding, quote_text
+from lemming.queries.findings.finding_scan import FindingScan, make_finding, quote_start
 
 Action = tuple[str, ...]
 """Something said or done: equal where it is the same, in other words as capitals, spaces and signs go."""
@@ -137,9 +137,9 @@ def _find_dense_turns(numbers: list[int], min_count: int) -> list[int]:
 def _describe_action(action: Action, turn: RecordedTurn) -> str:
     """Return a description of the repeated action, with the original text of the turn quoted."""
     if action[0] == "called":
-        return f"called {action[1]} {quote_text(action[2])} with the same result"
+        return f"called {action[1]} {quote_start(action[2])} with the same result"
     to = f" to {action[3].replace(',', ', ')}" if action[3] else ""
-    return f"wrote{to} the same {action[1]}, {quote_text(get_payload_text(entry_actions(turn)[action].payload))},"
+    return f"wrote{to} the same {action[1]}, {quote_start(get_payload_text(entry_actions(turn)[action].payload))},"
 
 
 def find_ping_pong(scan: FindingScan) -> Iterator[Problem]:

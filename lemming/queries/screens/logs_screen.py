@@ -11,7 +11,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.clock import SystemClock, timestamp
 from lemming.kernel.base.times import parse_duration
 from lemming.kernel.org.organisation import OrgPath
-from lemming.libraries.lenient_json import parse_object
+from lemming.libraries.lenient_json import parse_object_or_empty
 from lemming.queries.screens.screen import OMITTED, Column, Parameter, RowStyle, Screen, ScreenResult
 
 Line = dict[str, Any]
@@ -80,7 +80,7 @@ class LogReader:
 
 
 def _parse_line(raw: bytes) -> Line:
-    return parse_object(raw) or {"event": raw.decode("utf-8", "replace")}
+    return parse_object_or_empty(raw) or {"event": raw.decode("utf-8", "replace")}
 
 
 def _field(key: str, header: str, about: str, format_field: Callable[[Any], str] = str) -> Column:

@@ -16,7 +16,7 @@ from lemming.kernel.base import paths
 from lemming.kernel.base.errors import UsageError
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.tick.tick_counter import load_tick
-from lemming.libraries.lenient_json import parse_object
+from lemming.libraries.lenient_json import parse_object_or_empty
 from lemming.queries.sentences import describe_payload, entry_text, truncate_value
 from lemming.queries.views.tick_view import load_recorded_tick
 from lemming.read_model.journal_ticks import started_journals
@@ -69,7 +69,7 @@ def _iter_diff_texts(diff: str) -> Iterator[tuple[str, dict[str, str]]]:
             continue
         lines = part.partition("\n@@")[2].splitlines()[1:]
         # {}: taken away, or too long to be whole
-        content = parse_object("\n".join(line[1:] for line in lines if line[:1] in (" ", "+")))
+        content = parse_object_or_empty("\n".join(line[1:] for line in lines if line[:1] in (" ", "+")))
         payload = content.get("payload")
         if head["kind"] == "outbox" and isinstance(payload, dict):
             text = entry_text(payload) or describe_payload(payload)

@@ -7,7 +7,7 @@ from typing import Any
 from lemming.journal_tools.provenance.provenance_tree import build_provenance, filter_branches, find_sources
 from lemming.journal_tools.provenance.write_log import ProvenanceNode, TrustStep, WriteLog, load_trust_steps
 from lemming.kernel.org.organisation import OrgPath
-from lemming.libraries.lenient_json import parse_object
+from lemming.libraries.lenient_json import parse_object_or_empty
 from lemming.queries.sentences import ADDRESSING, describe_payload, entry_text
 
 DEFAULT_DEPTH = 2
@@ -54,6 +54,6 @@ def describe_text(text: str) -> str:
     """Return a description of a payload without a text; any other text is returned unchanged."""
     if not text.startswith("{"):
         return text
-    payload = parse_object(text)
+    payload = parse_object_or_empty(text)
     is_payload = ADDRESSING & payload.keys()
     return (entry_text(payload) or describe_payload(payload) or text) if is_payload else text
