@@ -117,17 +117,49 @@ class FileHistory:
         return effect.content if effect else None
 
     def load_engine_files(self, tick: int) -> dict[str, bytes]:
-        """Return the ledgers and the counter after a tick."""
-        ledgers = {paths.ledger_file(name): self._load_past_ledger(name, tick) for name in self.names}
-        return {file: raw for file, raw in ledgers.items() if raw} | {paths.TICK_FILE: encode_counter(tick + 1)}
+        """Return the ledgers and the counter after a tick.
 
-    def _load_past_ledger(self, name: str, tick: int) -> bytes:
-        """Return an agent's ledger after a tick; only a single line if the ledger does not reach back far enough."""
-        if lines := b"".join(line for line_tick, line in self._ledger_lines[name] if line_tick <= tick):
-            return lines
-        later = (changes.states for line_tick, changes in self.file_changes.ticks.items() if line_tick > tick)
-        state = next((states[name] for states in later if name in states), None)
-        return dump_compact(state) + b"\n" if state and 0 <= state["tick"] <= tick else b""
+        A ledger that does not reach back far enough has a single line, from the agent's next turn.
+        """
+        ledgers = {
+            self._find_owner(name, tick): b"".join(past_lines)
+            for name, lines in self._ledger_lines.items()
+            if (past_lines := [line for line_tick, line in lines if line_tick <= tick])
+        }
+        for name in filter(lambda name: self._was_planned(name, tick), self.names):
+            later = (changes.states for line_tick, changes in self.file_changes.ticks.items() if line_tick > tick)
+            state = next((states[name] for states in later if name in states), None)
+            if state and 0 <= state["tick"] <= tick:
+                ledgers.setdefault(name, dump_compact(state) + b"\n")
+        files = {paths.ledger_file(name): content for name, content in ledgers.items()}
+        return files | {paths.TICK_FILE: encode_counter(tick + 1)}
+
+    def _find_owner(self, name: str, tick: int) -> str:
+        """Return the name after a tick of the agent whose ledger this is.
+
+        Before the first plan with the present name, an earlier name took the turns of the ledger's lines. No other ledger
+        has a line for them.
+        """
+        changes, lines = self.file_changes, self._ledger_lines[name]
+        if self._was_planned(name, tick):
+            return name
+        last = max(line_tick for line_tick, _ in lines if line_tick <= tick)
+        known_agents = {
+            other for other in self.names if any(line_tick == last for line_tick, _ in self._ledger_lines[other])
+        }
+        reports = changes.ticks[last].reports if last in changes.ticks else ()  # a damaged journal is skipped
+        owners = {report.agent for report in reports} - known_agents
+        if len(owners) > 1:
+            states = [parse(line, limit_bytes=FILE_LIMIT_BYTES) for _, line in lines]
+            owners = {
+                owner for owner in owners if any(step.states.get(owner) in states for step in changes.ticks.values())
+            }
+        return owners.pop() if len(owners) == 1 else name
+
+    def _was_planned(self, name: str, tick: int) -> bool:
+        """Return True if there was an agent with the name by a tick, as far back as journals tell."""
+        first = self.file_changes.first_planned.get(name, tick)
+        return tick >= first or first == min(self.file_changes.ticks)
 
     @cached_property
     def _ledger_lines(self) -> dict[str, list[tuple[int, bytes]]]:

@@ -187,26 +187,28 @@ def rebuild_history(base: OrgPath, repository: Repository) -> int:
 
 def _iter_fast_import(history: FileHistory) -> Iterator[bytes]:
     """Yield the commits in the format of `git fast-import`."""
+    engine_files: dict[str, bytes] = {}
     for index, (tick, changed) in enumerate(history.changes_by_tick.items()):
         files = {path: history.load_version(path, version) for path, version in sorted(changed.items())}
-        engine_files = history.load_engine_files(tick)
+        previous, engine_files = engine_files, history.load_engine_files(tick)
         if tick == history.tick_before_first:
             subject, trailers = f"before tick {tick + 1}: the history begins", {"Before-Tick": tick + 1}
             message, author = format_message(subject, {**trailers, "Rebuilt": "yes"}), BY_HAND
             at = history.file_changes.ticks[history.first_tick].at
+            files |= engine_files
         else:
             tick_changes = history.file_changes.ticks[tick]
             message, author = format_tick_message(tick, tick_changes.reports, Rebuilt="yes"), ENGINE
             at = tick_changes.at
-            ledger_files = [paths.ledger_file(report.agent) for report in tick_changes.reports]
-            engine_files = {
-                file: engine_files[file] for file in (*ledger_files, paths.TICK_FILE) if file in engine_files
-            }
+            changing = {paths.TICK_FILE, *(paths.ledger_file(report.agent) for report in tick_changes.reports)}
+            same = {file for file in engine_files if file in previous and file not in changing}
+            # A ledger goes where its agent was renamed: another agent with the name must not get the lines.
+            files |= {file: engine_files.get(file) for file in {*engine_files, *previous} - same}
         parent = f"{BRANCH}^0" if index and index % _TICKS_PER_BATCH == 0 else ""  # git has forgotten it
         at_s = 0
         with contextlib.suppress(ValueError):
             at_s = max(0, int(parse_timestamp(at).timestamp()))
-        yield _format_commit(message, author, at_s, files | engine_files, parent)
+        yield _format_commit(message, author, at_s, files, parent)
 
 
 def _format_commit(message: str, author: str, at_s: int, files: Mapping[str, bytes | None], parent: str = "") -> bytes:
