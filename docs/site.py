@@ -151,6 +151,7 @@ def _make_settings(index: str) -> dict[str, Any]:
         "show_root_heading": True,
         "show_signature_annotations": True,
         "heading_level": 3,
+        "extensions": [str(REPOSITORY / "docs/doctest_fences.py")],
     }
     return {
         "site_name": "LeMMing",
