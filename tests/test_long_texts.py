@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.capabilities.channels.email_parser import extract_mail_text, get_message_id, get_sender, parse_mail
-from lemming.capabilities.judges.judge_prompts import parse_verdict
+from lemming.capabilities.judges.judge_verdicts import parse_verdict
 from lemming.capabilities.plans.value_paths import fill_arguments, find_references
 from lemming.import_export.claude_importer import split_words
 from lemming.kernel.base.errors import LemmingError

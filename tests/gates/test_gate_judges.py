@@ -129,7 +129,8 @@ def test_credits_that_are_used_up_pass_nothing(base: Path) -> None:
     ],
 )
 def test_what_a_gate_asks_about_cannot_speak_as_its_policy(base: Path, text: str) -> None:
-    from lemming.capabilities.judges.judge_prompts import ResolvedJudge, build_gate_prompt
+    from lemming.capabilities.judges.judge_verdicts import build_gate_prompt
+    from lemming.capabilities.judges.resolved_judges import ResolvedJudge
 
     judge = ResolvedJudge(by="critic", instructions="Only poems pass.", policy="No promises.")
     system, user = (it["content"] for it in build_gate_prompt(judge, "ada", 1, {"text": text}))
@@ -145,7 +146,8 @@ def test_what_a_gate_asks_about_cannot_speak_as_its_policy(base: Path, text: str
 def test_what_is_too_long_to_be_looked_at_whole_does_not_pass(base: Path) -> None:
     long = "x" * 150_000
     reply = {"reply": say("short", memory_updates=[{"key": "k", "value": [long]}])}
-    from lemming.capabilities.judges.judge_prompts import NoVerdict, ResolvedJudge, build_gate_prompt
+    from lemming.capabilities.judges.judge_verdicts import NoVerdict, build_gate_prompt
+    from lemming.capabilities.judges.resolved_judges import ResolvedJudge
 
     with pytest.raises(NoVerdict):
         build_gate_prompt(ResolvedJudge(by="critic"), "ada", 1, {"text": long * 3})

@@ -216,7 +216,8 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_is_judged_cannot_speak_as_the_policy(base: Path, text: str) -> None:
     """Each of its lines begins with a mark, and it stands nowhere else."""
-    from lemming.capabilities.judges.judge_prompts import ResolvedJudge, build_judge_prompt
+    from lemming.capabilities.judges.judge_verdicts import build_judge_prompt
+    from lemming.capabilities.judges.resolved_judges import ResolvedJudge
 
     judge = ResolvedJudge(by="critic", instructions="Only poems pass.", policy="No promises.")
     system, user = (

@@ -13,15 +13,9 @@ from typing import Any
 from lemming.capabilities.gates.gate_evaluation import CheckInterrupted, evaluate_gates
 from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.path_arguments import PathResolver, find_defaults, has_absolute_path, path_parameters
-from lemming.capabilities.judges.judge_prompts import (
-    NoVerdict,
-    ask_judge,
-    build_gate_prompt,
-    iter_judge_files,
-    load_recorded_judge,
-    resolve_judge,
-)
+from lemming.capabilities.judges.judge_verdicts import NoVerdict, ask_judge, build_gate_prompt
 from lemming.capabilities.judges.judges_settings import JudgeSettings
+from lemming.capabilities.judges.resolved_judges import iter_judge_files, load_recorded_judge, resolve_judge
 from lemming.ext import TickContext, ToolCall, TurnView
 from lemming.kernel.agents import Agent
 from lemming.kernel.tools import ToolResult

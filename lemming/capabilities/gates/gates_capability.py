@@ -82,7 +82,7 @@ class GatesCapability(Capability):
         if isinstance(query, StateQuery):
             judge_snapshots = [rule["judge"] for rule in query.state.get("rules", ()) if "judge" in rule]
             if judge_snapshots:
-                from lemming.capabilities.judges.judge_prompts import iter_program_entries  # imported only if needed
+                from lemming.capabilities.judges.resolved_judges import iter_program_entries  # imported only if needed
 
                 yield from iter_program_entries(judge_snapshots)
         elif isinstance(query, OrgQuery) and query.kind is ToolReference:

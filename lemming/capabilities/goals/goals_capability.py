@@ -9,15 +9,9 @@ from functools import partial
 from typing import Any
 
 from lemming.capabilities.goals.goal_settings import GOAL_POLICY, UNTIL, parse_goal, require_judge
-from lemming.capabilities.judges.judge_prompts import (
-    NoVerdict,
-    ask_judge,
-    build_judge_prompt,
-    iter_judge_files,
-    load_recorded_judge,
-    resolve_judge,
-)
+from lemming.capabilities.judges.judge_verdicts import NoVerdict, ask_judge, build_judge_prompt
 from lemming.capabilities.judges.judged_turn import describe_draft_entry, truncate_for_judge
+from lemming.capabilities.judges.resolved_judges import iter_judge_files, load_recorded_judge, resolve_judge
 from lemming.capabilities.requests.team_tools import build_team_tools
 from lemming.ext import (
     PLAIN,

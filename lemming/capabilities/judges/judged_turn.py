@@ -11,15 +11,9 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lemming.capabilities.judges.judge_prompts import (
-    NoVerdict,
-    ResolvedJudge,
-    ask_judge,
-    build_judge_prompt,
-    build_program_input,
-    load_recorded_judge,
-)
+from lemming.capabilities.judges.judge_verdicts import NoVerdict, ask_judge, build_judge_prompt, build_program_input
 from lemming.capabilities.judges.judges_settings import UNVERIFIED
+from lemming.capabilities.judges.resolved_judges import ResolvedJudge, load_recorded_judge
 from lemming.ext import PLAIN, CarriedOut, ContractError, RunTurn, Steps, TurnView
 from lemming.kernel.base.errors import NotVerified, OutOfCredits, ProviderError
 from lemming.kernel.base.jsontext import to_line

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from lemming.capabilities.judges.judge_prompts import iter_program_entries, resolve_judges
 from lemming.capabilities.judges.judged_turn import DraftWrites, VerificationLoop, truncate_for_judge
 from lemming.capabilities.judges.judges_settings import (
     JudgeReference,
@@ -14,6 +13,7 @@ from lemming.capabilities.judges.judges_settings import (
     get_judge_settings,
     parse_judge_target,
 )
+from lemming.capabilities.judges.resolved_judges import iter_program_entries, resolve_judges
 from lemming.capabilities.requests.requests_settings import get_team
 from lemming.capabilities.requests.team_tools import build_team_tools
 from lemming.ext import (

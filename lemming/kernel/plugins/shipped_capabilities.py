@@ -175,8 +175,8 @@ SHIPPED: Mapping[str, CapabilitySpec] = {
                 "permissions": {JUDGES: ".judges_capability:iter_permissions"},
                 "facts": {
                     "judges.parse_target": ".judges_settings:parse_judge_target",
-                    "judges.parse_verdict": ".judge_prompts:parse_verdict",
-                    "judges.rubric_prompt": ".judge_prompts:build_rubric_prompt",
+                    "judges.parse_verdict": ".judge_verdicts:parse_verdict",
+                    "judges.rubric_prompt": ".judge_verdicts:build_rubric_prompt",
                 },
             },
         ),
