@@ -44,7 +44,8 @@ def _decide_all(
         raise UsageError(f"{subject} waits for approval", hint="list the pending calls with `lemming waiting`")
     for item in items if not context.as_json else ():
         if decision == "approve":
-            print_call(base, item.asker, item.call or {}, [(item.person, item.at_deadline)])
+            request = find_pending_request(base, item.identity)[1]
+            print_call(base, request, item.call or {}, [(item.person, item.at_deadline)])
         else:
             print_wrapped(item.id, item.summary_line)
     if not skip_confirmation and not typer.confirm(f"{decision.capitalize()} these {len(items)}?", err=True):

@@ -230,7 +230,9 @@ def _print_next_steps(base: OrgPath, agent: Agent) -> None:
     name, survey = agent.name, survey_agents(base)
     for author in agent.permissions.read_outboxes:
         if author != "*" and author not in {*survey.agents, *survey.broken}:
-            print_warning(f'warning: it reads "{author}", which does not exist yet: lemming agents new {author}')
+            near = did_you_mean(author, [*survey.agents])
+            meant = f"{near} (in its read_outboxes)" if near else f"lemming agents new {author}"
+            print_warning(f'warning: it reads "{author}", which does not exist yet: {meant}')
     if load_config(base).is_person(agent):
         print_notice(f"a person speaks for {name}: `lemming send --as {name} TEXT`")
         return

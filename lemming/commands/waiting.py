@@ -25,7 +25,9 @@ from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.libraries.invisible_text import find_suspicious_text, show_invisible
 from lemming.libraries.outbox_files import read_entry
 from lemming.obligations.ledger_calls import find_pending_call
+from lemming.obligations.org_requests import load_requests
 from lemming.obligations.pending_actions import CallPatch, find_call_review
+from lemming.obligations.request_view import RequestView
 from lemming.obligations.write_decisions import find_pending_request
 from lemming.queries.screens.requests_screen import WAITING, list_waiting
 
@@ -34,16 +36,22 @@ _MAX_SPACES, _MAX_EMPTY_LINES, _MIN_WIDTH = 60, 3, 20
 _LONG_GAP = re.compile(rf" {{{_MAX_SPACES},}}")
 
 
-def print_call(org: OrgPath, asker: str, call: Mapping[str, Any], approvers: Sequence[tuple[str, str]]) -> None:
+def print_call(
+    org: OrgPath, request: RequestView, call: Mapping[str, Any], approvers: Sequence[tuple[str, str]]
+) -> None:
     """Print a waiting call in full; `approvers` lists each person with the deadline."""
+    served = load_requests(Organisation.from_path(org)).requests.by_identity.get(request.parent or "")
     review = find_call_review(call["tool"])
     print_data(style_text(f"call {call['id']}", "bold"))
     print_wrapped("tool", call["tool"])
     print_wrapped("asks because", f"{call['why']} ({call['gate']})")
     for person, deadline in approvers:
         print_wrapped("asked", f"{person}: {deadline}")
+    if served:
+        print_data(f"for request {served.id} of {served.asker}:")
+        print_in_full(served.text)
     if review:
-        print_wrapped("asker", asker)
+        print_wrapped("asker", request.asker)
         print_patch(review.load_patch(Organisation.from_path(org), call["args"]))
     else:
         for key, value in call["args"].items():
@@ -161,8 +169,8 @@ def waiting(
     """List calls, questions and plans that wait for a person, oldest first.
 
     Each item shows the needed decision, the person, the age, and the effect of the deadline. With an ID, the
-    output shows one item in full: the call, the reason for the approval, the bound files, the parts that may
-    still change, and the effects. Nothing is cut: longer lines continue after "»", and invisible characters
+    output shows one item in full: the call, its request, the reason for the approval, the bound files, the
+    parts that may still change, and the effects. Nothing is cut: longer lines continue after "»", and invisible characters
     are shown as numbers. Exit status 1: an item waits.
 
     \b
@@ -183,7 +191,7 @@ def waiting(
                 if call["tool"] == SHOW:  # the approval shows an entry
                     entry = read_entry(base, next(iter(parse_identities([call["args"]["entry"]]))))
                     shown_call = {**shown_call, "diff": dump_pretty(entry.as_json()).decode()}
-            print_call(base, request.asker, shown_call, [(item.person, item.at_deadline) for item in items])
+            print_call(base, request, shown_call, [(item.person, item.at_deadline) for item in items])
             raise typer.Exit(1)
     for item in context.limit_rows(items, limit):
         if not context.print_as_json("waiting", WAITING.to_json(item)):

@@ -183,7 +183,10 @@ def _set_budget(resume: Json, budget: Any) -> None:
     try:
         credits = _parse_number(budget)
     except (TypeError, ValueError):
-        hint = 'write credits such as 50, dollars such as "$2", or "200000 tokens"'
+        hint = (
+            'write credits such as 50, dollars such as "$2", or "200000 tokens"; '
+            'for a limit a day add "window": "1d" to the gate that this writes'
+        )
         message = f'a budget must be credits, dollars or tokens, got "{budget}"'
         raise UsageError(message, where=f"agents.{resume['name']}", hint=hint) from None
     resume["credits"] = {"max_credits": credits}

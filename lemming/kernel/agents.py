@@ -330,7 +330,8 @@ def decode_resume(name: str, raw: bytes) -> Document[Agent]:
     if claimed_name != name:
         own_name = dump_compact(claimed_name[:80]).decode()
         message = f'the name must be the folder\'s name "{name}", got {own_name}'
-        hint, place = f'set "name": "{name}" or rename the folder', locate(raw.decode().removeprefix("\ufeff"), "/name")
+        hint = f'set "name": "{name}" or rename the folder; `lemming agents rename` and `copy` change all that names it'
+        place = locate(raw.decode().removeprefix("\ufeff"), "/name")
         raise _resume_error(resume, message, hint, (*place, "/name"))
     problems: list[Problem] = []
     for problem in document.warnings:

@@ -253,7 +253,8 @@ def decode_entry(name: EntryName, raw: bytes) -> OutboxEntry:
             message = f"{key} must be {truth!r} as in the path, got {str(claim)[:80]!r}"
             hint = "use the folder and the file's name"
             if key == "agent":
-                hint += "; if the whole folder was copied, remove its outbox and turns.jsonl"
+                hint += "; if the whole folder was copied, remove its outbox and turns.jsonl; "
+                hint += "if it was moved, move it back and use `lemming agents rename`"
             raise _entry_error(name.file, message, hint, f"/{key}")
     if unknown := [warning for warning in document.warnings if warning.pointer]:  # a byte order mark has none
         first = unknown[0]

@@ -300,5 +300,8 @@ def find_request(requests: AllRequests, reference: str) -> RequestView:
 
 
 def find_unreachable_assignees(request: RequestView, org_requests: OrgRequests) -> list[str]:
-    """Return the assignees without permission to read the asker: the request cannot reach them."""
-    return [assignee for assignee in request.assignees if not org_requests.may_read(assignee, request.asker)]
+    """Return the assignees that may not read the agent that asked them, or that handed the request on to them."""
+    givers = {
+        item.assignee: item.handoffs[-1].by if item.handoffs else request.asker for item in request.open_assignments
+    }
+    return [assignee for assignee, giver in givers.items() if not org_requests.may_read(assignee, giver)]

@@ -9,13 +9,18 @@ from typing import Any
 
 import pytest
 from doorway import answer_to, arrived, noted, with_channel
+from terminal import typed_at
 
+from lemming.capabilities.channels.channel_status import find_channel_problems
 from lemming.cli import run
 from lemming.engine import load_tick, run_forever, run_once
 from lemming.kernel.base.redaction.secrets import refresh
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event, Sleeping, Woken
 from lemming.kernel.messages import entry_id
+from lemming.kernel.org.config import load_config
+from lemming.kernel.org.organisation import Organisation
+from lemming.kernel.tick.validation.checks import CheckSubject
 from lemming.libraries.outbox_files import write_person_entry
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree, write_script
 
@@ -290,3 +295,24 @@ def test_what_could_not_go_out_is_kept_for_ten_times_as_long_as_entries_are(base
         for name, entry in entries.items():
             there[name] += [number] if (base / entry.file).exists() else []
     assert there == {"ada": [1, 2], "door": [*range(1, 12)]}
+
+
+def test_a_channel_for_an_agent_with_a_broken_resume_is_not_told_that_there_is_no_such_agent(base: Path) -> None:
+    with_channel(base, DROP)
+    fs.write_atomic(base, "agents/desk/resume.json", b"{")
+    problems = [*find_channel_problems(CheckSubject(org=Organisation(base), config=load_config(base)))]
+    assert problems == []
+
+
+def test_why_does_not_lay_what_a_channel_brought_or_wrote_on_a_person(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_channel(base, DROP)
+    drop(base, "question.txt")
+    tick(base)
+    (entry,) = arrived(base)
+    answer_to(base, entry, "Nothing.")
+    tick(base)
+    assert "[received by a channel]  What is new?" in typed_at(base, capsys)("why", entry.id).out
+    origin = "[written by a person, or by the channel door]  Nothing."
+    assert origin in typed_at(base, capsys)("why", "shared/drop/answers/question.txt.md").out

@@ -95,6 +95,7 @@ def test_gates_budget_strategy_and_the_clock_are_flags(base: Path, lemming: Lemm
         (["--ask", "adda"], 'did you mean "ada"?; or create it first: lemming agents new adda'),
         (["--asked-by", "x"], "lemming agents new x"),
         (["--budget", "lots"], 'a budget must be credits, dollars or tokens, got "lots"'),
+        (["--budget", "$1/day"], 'for a limit a day add "window": "1d"'),
         (["--approve", "file_wrte"], "file_wrte"),
         (["--strategy", "reakt"], "reakt"),
         (["--cron", "@daily", "--timezone", "Tokyo"], 'did you mean "Asia/Tokyo"?'),
@@ -168,7 +169,8 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
 
 def test_a_reader_of_nobody_there_is_warned_of(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
-    assert 'it reads "adda", which does not exist yet' in lemming("agents", "new", "b", "--read", "adda").err
+    warning = 'it reads "adda", which does not exist yet: did you mean "ada"? (in its read_outboxes)'
+    assert warning in lemming("agents", "new", "b", "--read", "adda").err
 
 
 def test_a_removed_agent_can_be_put_back(base: Path, lemming: Lemming) -> None:

@@ -338,3 +338,14 @@ def test_an_answer_to_a_request_that_expects_nothing_needs_no_judge(base: Path) 
     org_of(base, person(), resume("ada", permissions=ASKED), script=[{"reply": say("yes", kind="response")}])
     ask(base, "ada")
     assert found_in(base, 1) == []
+
+
+def test_an_agent_that_wakes_by_changes_is_not_advised_to_wake_by_changes(base: Path) -> None:
+    advice = []
+    for wake in ("always", "changed"):
+        ada = resume("ada", schedule={"wake": wake})
+        script = [{"agent": "ada", "reply": calls("read_gauge", moves=False)}]
+        org_of(base / wake, ada, script=script, repeats=2)
+        (finding,) = found_in(base / wake, 3)
+        advice.append('"wake": "changed"' in finding.hint)
+    assert advice == [True, False]

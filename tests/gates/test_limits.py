@@ -16,7 +16,7 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_into
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.base.jsontext import dump_pretty
+from lemming.kernel.base.jsontext import dump_pretty, parse
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event
 from lemming.kernel.journal.journal_records import ModelReplied
@@ -267,7 +267,7 @@ def test_limits_are_replayed_into_another_folder(base: Path, tmp_path: Path) -> 
         ({"at": "spend", "credits": 3, "per": "agent", "window": "1 week"}, "expected a window"),
         ({"at": "spend", "credits": 3, "per": "agent", "window": {"ticks": 0}}, "expected a window"),
         ({"at": "spend", "redact": ["x"]}, "is not allowed in gates"),
-        ({"at": "spend", "credits": 3, "per": "turn", "models": ["x"]}, "exactly one of"),
+        ({"at": "spend", "credits": 3, "per": "turn", "models": ["x"]}, 'a limit must stand without "models"'),
     ],
 )
 def test_a_limit_that_is_none_is_refused_where_it_stands(base: Path, gate: dict[str, Any], wrong: str) -> None:
@@ -325,3 +325,20 @@ def test_a_ledger_that_cannot_be_read_lets_nothing_be_spent_under_a_limit_for_al
     fs.write_atomic(base, "agents/bob/turns.jsonl", b"not a ledger\n")
     ada = turns(base)["ada"]
     assert (ada.calls, ada.error) == (0, "LimitReached")
+
+
+def test_a_limit_in_dollars_names_programs_whose_runs_have_no_limit(base: Path) -> None:
+    harness = {"provider": "harness", "options": {"command": ["true"]}}
+    free = {"usd_per_million_input_tokens": 0, "usd_per_million_output_tokens": 0}
+    priced = {"usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 1}
+    keys = {"coder": {**harness, **priced}, "free": {**harness, **free}}
+    agents = [resume(key, model={"key": key}) for key in keys]
+    limited(base, spend(dollars=3, per="organisation"), agents=agents)
+    models = parse((base / "config/models.json").read_bytes())
+    fs.write_atomic(base, "config/models.json", dump_pretty({**models, **keys}))
+    problems = [
+        problem for problem in validate_config(base, load_config(base)) if problem.pointer == "/gates/0/dollars"
+    ]
+    assert [problem.message for problem in problems] == [
+        "a limit in dollars blocks programs without options.max_cost_usd: coder"
+    ]

@@ -197,6 +197,12 @@ def test_a_missing_key_names_the_environment_variable(
     assert variable in caught.value.hint
 
 
+def test_an_account_without_money_is_not_told_to_check_its_key(faults: FaultServer, request_: Request) -> None:
+    with pytest.raises(AuthenticationFailed) as caught:
+        call_provider(OpenAIProvider(base_url=faults.url("429-quota")), request_)
+    assert caught.value.hint == "check the balance and the limits of the account"
+
+
 def test_a_key_variable_that_was_named_must_be_set(faults: FaultServer, request_: Request) -> None:
     provider = OpenAIProvider(base_url=faults.url("ok"), api_key_env="ORG_MODEL_KEY")
     with pytest.raises(AuthenticationFailed, match="ORG_MODEL_KEY"):

@@ -97,3 +97,13 @@ def test_who_answered_and_is_then_handed_the_part_of_another_answers_again(tmp_p
     for _ in range(5):
         tick(org)
     assert [kind for kind, _ in said(org, "bob")] == ["response", "response"]
+
+
+def test_a_request_that_is_handed_on_reaches_who_may_not_read_its_asker(base: Path, lemming: Lemming) -> None:
+    bob = resume("bob", permissions={"read_outboxes": ["desk"], "tools": []}, **QUIET, **ONE)
+    script = [{"agent": "desk", "reply": calls(("hand_to_bob", {"message": "yours"}))}]
+    org = org_of(base, resume("desk", **HANDS_ON), bob, script=script)
+    ask(org, "desk")
+    tick(org)
+    (request,) = lemming("requests", "--json").objects
+    assert (request["holders"], request["out_of_reach"]) == (["bob"], [])

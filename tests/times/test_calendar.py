@@ -182,6 +182,12 @@ def test_what_is_wrong_with_a_calendar_is_said_with_its_place_and_what_to_do(
     assert (problem.pointer, said in str(problem), bool(problem.hint)) == (pointer, True, True)
 
 
+def test_a_job_of_an_agent_with_a_broken_resume_is_not_told_that_there_is_no_such_agent(base: Path) -> None:
+    Watched(base).keep({"jobs": {"a": NINE}})
+    (base / "agents/dan/resume.json").write_text("{")
+    assert "config/calendar.json" not in [problem.file for problem in validate_config(base, load_config(base))]
+
+
 def test_a_cron_expression_has_the_time_zone_of_its_job_or_of_all(base: Path) -> None:
     org = Watched(base)
     (base / "config/org.json").write_text("{}")

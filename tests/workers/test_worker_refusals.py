@@ -204,3 +204,20 @@ def test_a_limit_that_cannot_be_kept_is_told_by_validate(base: Path, lemming: Le
     output = lemming("validate").err
     assert next(iter(option)) in output
     assert "1 error" in output
+
+
+def test_a_limit_in_dollars_lets_a_program_run_that_costs_nothing(tmp_path: Path) -> None:
+    gate = {"at": "spend", "dollars": 1, "per": "organisation", "then": "block"}
+    base, site = make_worker_org(tmp_path, {"coder": EDIT}, org={"gates": [gate]})
+    models = base / "config/models.json"
+    entry = json.loads(models.read_text())["model_coder"]
+    prices = {"usd_per_million_input_tokens": 0, "usd_per_million_output_tokens": 0}
+    change_json(models, model_coder={**entry, **prices})
+    ask_worker(base, "coder")
+    run_once(base)
+    assert "lemming/coder" in list_branches(site)
+
+
+def test_a_patch_waits_with_the_request_that_it_is_for(base: Path, lemming: Lemming) -> None:
+    run_once(base)
+    assert "of ann:\n  | Change the site, please.\n" in lemming("waiting", find_waiting_id(base)).out

@@ -133,7 +133,8 @@ def find_calendar_problems(subject: CheckSubject) -> Iterator[Problem]:
     """Yield problems of a calendar in the organisation: asked agents, the asking agent, time zones."""
     if subject.only is not None:
         return
-    config, agents = subject.config, survey_agents(subject.org).agents
+    config, survey = subject.config, survey_agents(subject.org)
+    agents = survey.agents
     try:
         calendar, asker = load_calendar(subject.org), find_calendar_agent(agents, config)
     except ConfigError as error:
@@ -148,6 +149,8 @@ def find_calendar_problems(subject: CheckSubject) -> Iterator[Problem]:
             message = "a cron expression requires a time zone, and none is set"
             hint = 'add "timezone" here, or for all in config/org.json'
             yield Problem(message, CALENDAR_FILE, pointer=f"{pointer}/cron", hint=hint)
+        if job.agent in survey.broken:
+            continue  # told of its resume already
         if job.agent not in agents:
             hint = suggest_agent(job.agent, [*agents])
             yield Problem(f'there is no agent "{job.agent}"', CALENDAR_FILE, pointer=f"{pointer}/agent", hint=hint)

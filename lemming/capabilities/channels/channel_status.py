@@ -80,6 +80,8 @@ def find_channel_problems(subject: CheckSubject) -> Iterator[Problem]:
                     f"no agent may read {name}: incoming messages are not seen", "/model/key", "", resume_file(name)
                 )
             continue
+        if channel.to in survey.broken:
+            continue  # told of its resume already
         if channel.to not in survey.agents:
             hint = suggest_agent(channel.to, [*survey.agents])
             pointer = f"/{agent.model.key}/options/to"

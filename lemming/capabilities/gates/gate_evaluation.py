@@ -92,7 +92,7 @@ def reject_functions(name: str, fields: Json) -> CheckFinding | None:
 
 def reject_judges(rule: GateRule, fields: Json) -> CheckFinding | None:
     """Raise CheckFunctionError because no judge was asked."""
-    raise CheckFunctionError("its judge gave no verdict")
+    raise CheckFunctionError("its judge gave no verdict; `lemming tick` shows why")
 
 
 def rules_at_stage(rules: Iterable[GateRule], at: At) -> tuple[GateRule, ...]:

@@ -215,8 +215,11 @@ class Gate:
         if has_amount != bool(self.per) or (has_amount and findings):
             amounts = '"credits", "dollars", "tokens" and "calls"'
             add = '"per": "agent", for example' if has_amount else '"credits": 100, for example'
-            hint = f"remove {findings[0]}" if has_amount and findings else f"add {add}"
-            raise TypeMismatch(f'a limit must have exactly one of {amounts}, and "per"', hint=hint)
+            if has_amount and self.per:
+                by_model = '; to limit some models only: "when": {"field": "model", "op": "is", "value": "KEY"}'
+                hint = f"remove {findings[0]}{by_model * (findings[0] == 'models')}"
+                raise TypeMismatch(f'a limit must stand without "{findings[0]}"', at=f"/{findings[0]}", hint=hint)
+            raise TypeMismatch(f'a limit must have one of {amounts}, and "per"', hint=f"add {add}")
         if self.window is not None and self.per in (None, "turn"):
             message = '"window" requires a limit per request, agent or organisation'
             raise TypeMismatch(message, at="/window", hint="remove it")

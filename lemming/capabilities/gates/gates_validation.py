@@ -13,9 +13,9 @@ from typing import Any
 from lemming.capabilities.gates.gate_evaluation import load_checks
 from lemming.capabilities.gates.gate_format import SETTLES, Gate, GateRule
 from lemming.capabilities.gates.gate_settings import get_gates, iter_rules
-from lemming.capabilities.gates.spending_limit import parse_window
+from lemming.capabilities.gates.spending_limit import FREE_RUNS, parse_window
 from lemming.capabilities.gates.untrusted_senders import validate_untrusted_access
-from lemming.capabilities.pricing.prices import get_price
+from lemming.capabilities.pricing.prices import get_price, max_call_cost
 from lemming.ext import CheckSubject, Inventory, LemmingError, ModelEntry, Problem, make_warning
 from lemming.kernel.access.agent_files import read_text
 from lemming.kernel.access.allowed_paths import resolve_org_path
@@ -27,6 +27,7 @@ from lemming.kernel.llm.call_cost import CALL_OVERHEAD_TOKENS
 from lemming.kernel.org.config import Config
 from lemming.kernel.plugins.capability_table import NO_MODELS, PREFIXES
 from lemming.kernel.plugins.plugin_registry import find_unimported
+from lemming.kernel.providers import get_provider_class
 from lemming.kernel.tools import missing_server_tool_reason
 
 Json = dict[str, Any]
@@ -176,11 +177,21 @@ def _validate_limit(gate: Gate, pointer: str, models: Models, config: Config) ->
             "0 for a free model"
         )
         yield make_warning(message, f"{pointer}/dollars", hint)
+    if unlimited := [key for key, item in models if gate.dollars is not None and _has_unlimited_runs(item, config)]:
+        message = f"a limit in dollars blocks programs without options.max_cost_usd: {', '.join(unlimited)}"
+        yield make_warning(message, f"{pointer}/dollars", f"set it in config/models.json; {FREE_RUNS}")
     tokens = gate.tokens
     if blocked := [key for key, item in models if tokens and item.max_output_tokens + CALL_OVERHEAD_TOKENS > tokens]:
         message = f"a limit of {tokens} tokens blocks every call of {', '.join(blocked)}"
         hint = f"raise it above max_output_tokens plus {CALL_OVERHEAD_TOKENS} plus the prompt"
         yield make_warning(message, f"{pointer}/tokens", hint)
+
+
+def _has_unlimited_runs(entry: ModelEntry, config: Config) -> bool:
+    """Return True if a run of the model's program may cost any number of dollars."""
+    is_free = get_price(entry) is not None and max_call_cost(entry, 1).dollars == 0
+    makes_many_calls = get_provider_class(entry.provider, config.org.plugins).makes_many_calls
+    return makes_many_calls and entry.max_cost_usd is None and not is_free
 
 
 def _retention_gap(gate: Gate, config: Config) -> str:

@@ -15,6 +15,7 @@ Per = Literal["turn", "request", "agent", "organisation"]
 
 AMOUNTS = ("credits", "dollars", "calls", "tokens")
 ZERO, ONE = Decimal(0), Decimal(1)
+FREE_RUNS = "for a program that costs nothing set both prices of its line to 0"
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([mhd])", re.ASCII)
 _SECONDS_IN = {"m": 60, "h": 3600, "d": 86400}
 

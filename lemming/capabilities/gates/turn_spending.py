@@ -23,6 +23,7 @@ from lemming.capabilities.gates.gate_evaluation import (
 from lemming.capabilities.gates.gate_format import Gate, GateRule
 from lemming.capabilities.gates.gate_settings import rules_for_agent
 from lemming.capabilities.gates.spending_limit import (
+    FREE_RUNS,
     ONE,
     ZERO,
     SpendAmount,
@@ -126,7 +127,7 @@ class TurnSpendingLimits:
         if unit := planned_call.find_unbounded(limits):
             return _Objection(
                 f'the {unit} of "{planned_call.key}" have no bound, because a run makes any number of calls: set '
-                "options.max_cost_usd in config/models.json, and limit dollars"
+                f"options.max_cost_usd in config/models.json, and limit dollars; {FREE_RUNS}"
             )
         scope = self._get_scope(gate)
         if scope is None:
@@ -222,7 +223,8 @@ class _PlannedCall:
         self.makes_many_calls = get_provider_class(entry.provider, plugins).makes_many_calls
         limit = entry.max_cost_usd if request.max_cost_usd is None else request.max_cost_usd
         self.keeps_cost_limit = self.makes_many_calls and limit is not None
-        if self.makes_many_calls:
+        self._is_free = dollars == ZERO  # for any number of tokens, and so of calls
+        if self.makes_many_calls and not self._is_free:
             dollars = None if limit is None else to_decimal(limit)
         self.max_cost = SpendAmount(bound.credits, dollars or ZERO, ONE, Decimal(bound.tokens))
         self.facts = {
@@ -237,5 +239,6 @@ class _PlannedCall:
         """Return the first limited unit of which a run may use any amount, or an empty text."""
         if not self.makes_many_calls:
             return ""
-        units = {"tokens", "credits"} if self.keeps_cost_limit else {"tokens", "credits", "dollars"}
+        has_bound = self.keeps_cost_limit or self._is_free
+        units = {"tokens", "credits"} if has_bound else {"tokens", "credits", "dollars"}
         return next((unit for unit in limits if unit in units), "")

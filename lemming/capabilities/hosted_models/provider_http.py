@@ -167,12 +167,12 @@ class HttpBackend(Backend, Generic[C]):
         location = f"{self.name} {model_name}"
         # OpenAI says 429 for an account without money, which no waiting helps.
         if status in (401, 402, 403) or code == "insufficient_quota":
-            about_key = (
-                f"check the key in {self._key_env}"
-                if self._key_env
-                else "name the variable that holds its key in options.api_key_env"
-            )
-            return AuthenticationFailed(message, where=location, hint=f"{about_key} and the account behind it")
+            hint = "name the variable that holds its key in options.api_key_env"
+            if status == 402 or code == "insufficient_quota":
+                hint = "check the balance and the limits of the account"
+            elif self._key_env:
+                hint = f"check the key in {self._key_env} and the account behind it"
+            return AuthenticationFailed(message, where=location, hint=hint)
         if status == 404:
             return UnknownModel(message, where=location, hint=self._hint_for_unknown(model_name))
         if status == 429:

@@ -109,7 +109,10 @@ class WorkerProvider(Backend):
             raise Unusable("options.command must name a program, got nothing", where=self.harness_name, hint=hint)
         self.harness = with_command(harness, command) if command else harness
         if max_cost_usd is not None and self.harness.api == "none" and self.has_program:
-            hint = "remove it, and limit deadline_s: the model requests of this harness do not pass the engine"
+            hint = (
+                "remove it, and limit deadline_s: the model requests of this harness do not pass the engine; "
+                "a limit in dollars lets it run where both prices of its line are 0"
+            )
             raise Unusable("options.max_cost_usd cannot be kept", where=self.harness_name, hint=hint)
         vendor = load_api(self.harness.api) if self.harness.api != "none" else None
         self.key_variable = api_key_env or (vendor.key_variable if vendor and not base_url else "")

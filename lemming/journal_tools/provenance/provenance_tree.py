@@ -15,13 +15,13 @@ from typing import Any
 from lemming.journal_tools.provenance.prompt_parser import ParsedPrompt, ShownEntry, parse_prompt
 from lemming.journal_tools.provenance.write_log import (
     CHANGED,
-    PERSON,
     FileWrite,
     ProvenanceNode,
     ProvenanceTurn,
     TurnPosition,
     WriteLog,
     describe_lost_ticks,
+    describe_origin,
     extract_entry_text,
     extract_memory_text,
     get_payload_text,
@@ -91,10 +91,10 @@ def _build_entry_node(write_log: WriteLog, turn: RecordedTurn, shown_entry: Show
         if current_content is not None and sha256(current_content).hexdigest() != write.digest:
             node.remark = CHANGED
         return node
-    node.remark = PERSON
+    node.remark = describe_origin(write_log, author)
     lost_ticks_text = write_log.list_lost_ticks(after_tick=tick - 1, before_tick=tick + 1)
     if lost_ticks_text and tick <= turn.tick and not write_log.is_person(author, turn.tick):
-        node.by, node.remark = "unknown", f"{PERSON}, or {describe_lost_ticks(lost_ticks_text)}"
+        node.by, node.remark = "unknown", f"{node.remark}, or {describe_lost_ticks(lost_ticks_text)}"
     return node
 
 

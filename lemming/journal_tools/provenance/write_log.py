@@ -16,15 +16,16 @@ from typing import Any, Literal
 
 from lemming.journal_tools.recorded_tick import RecordedTick, RecordedTurn, load_tick_record
 from lemming.journal_tools.tick_ranges import find_lost_ticks
-from lemming.kernel.agents import list_agent_folders
+from lemming.kernel.agents import list_agent_folders, survey_agents
 from lemming.kernel.base import paths
-from lemming.kernel.base.errors import CorruptState, UsageError
+from lemming.kernel.base.errors import ConfigError, CorruptState, UsageError
 from lemming.kernel.base.integers import LAST_TICK
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.turn_numbers import split_key
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import make_prompt_reader
 from lemming.kernel.memory import MEMORY_LIMIT_BYTES, decode_memory
+from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.libraries.lenient_json import parse_object_or_empty
@@ -156,6 +157,14 @@ class WriteLog:
     def is_person(self, agent: str, tick: int) -> bool:
         """Return True if the tick's plan assigns the agent to a person."""
         return any(agent in facts.people for facts in load_ticks(self.base, tick, tick))
+
+    @cached_property
+    def channels(self) -> frozenset[str]:
+        """The agents that are channels at present."""
+        try:
+            return frozenset(survey_agents(self.base).find_channels(load_config(self.base)))
+        except ConfigError:
+            return frozenset()
 
     def find_entry_path(self, identity: str) -> str | None:
         """Return the path of an entry, present or written in a turn, or None for an unknown id."""
@@ -303,11 +312,18 @@ def resolve_unknown_author(write_log: WriteLog, node: ProvenanceNode) -> Provena
     parts = node.path.split("/")
     if parts[0] == "agents" and parts[2:3] == ["workspace"] and (tools := write_log.find_external_tools(parts[1], 0)):
         other_causes.append(f"by {parts[1]} with {', '.join(tools)}")
+    if parts[0] != "agents" and (channels := sorted(write_log.channels)):
+        other_causes.append(f"by the channel {' or '.join(channels)}")
     if lost_ticks_text := write_log.list_lost_ticks():
         other_causes.append(describe_lost_ticks(lost_ticks_text))
     node.by = "unknown" if other_causes else "person"
-    node.remark = ", or ".join([PERSON, *other_causes])
+    node.remark = ", or ".join([describe_origin(write_log, node.author), *other_causes])
     return node
+
+
+def describe_origin(write_log: WriteLog, author: str) -> str:
+    """Return the origin of what no turn wrote."""
+    return "received by a channel" if author in write_log.channels else PERSON
 
 
 def describe_lost_ticks(ticks_text: str) -> str:

@@ -163,7 +163,7 @@ class Toolset(Catalogue[Tool]):
     def suggest_tools(self, name: str, candidates: Sequence[str] = ()) -> str:
         """Return a hint for an unknown tool name or pattern, with candidates from `candidates` or all tools."""
         names = [*(candidates or self)]
-        near = missing_for_tool(name) or did_you_mean(name, names) or f"tools: {', '.join(names)}"
+        near = missing_for_tool(name) or did_you_mean(name, names) or f"tools: {', '.join(sorted(names))}"
         return "; ".join(filter(None, (self.gaps, near)))
 
 

@@ -92,9 +92,15 @@ def find_repetition(scan: FindingScan) -> Iterator[Problem]:
         yield make_finding(
             (agent,),
             f"{agent} {_describe_action(action, repeated_turns[-1])} in {count}",
-            f'set "wake": "changed" for {agent}, or add to its instructions what to do when nothing is new',
+            f"{_suggest_rest(scan, agent)}add to its instructions what to do when nothing is new",
             repeated_turns,
         )
+
+
+def _suggest_rest(scan: FindingScan, agent: str) -> str:
+    """Return the advice to wake an agent by changes only, or an empty text if its resume says so already."""
+    is_always_woken = agent in scan.agents and scan.agents[agent].schedule.wake == "always"
+    return f'set "wake": "changed" in the schedule of {agent}, or ' if is_always_woken else ""
 
 
 def _group_entries(scan: FindingScan, turns: Sequence[RecordedTurn]) -> TurnsByAction:
@@ -215,7 +221,7 @@ def find_stalled_agents(scan: FindingScan) -> Iterator[Problem]:
         yield make_finding(
             (agent,),
             f"{spent} that left no entry, no file and no memory, and learned nothing new",
-            f'{look}; run `lemming pause {agent}`, or set "wake": "changed" in its schedule',
+            f"{look}; {_suggest_rest(scan, agent)}run `lemming pause {agent}`",
             run.turns,
         )
 
