@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from lemming.kernel.journal.open_requests import SubRequest
@@ -170,6 +171,15 @@ class AllRequests:
             return self.by_identity.get(reference)
         matches = self._by_id.get(reference, ())
         return matches[0] if len(matches) == 1 else None  # an id that a person gave may come twice
+
+    def find_served(self, identity: str) -> RequestView | None:
+        """Return the request that a turn served, by the entry that made the request or handed it on, or None."""
+        return self.by_identity.get(identity) or self._by_handoff.get(identity)
+
+    @cached_property
+    def _by_handoff(self) -> dict[str, RequestView]:
+        """The requests by the entries that handed them on."""
+        return {handoff.entry.identity: request for request in self for handoff in request.handoffs}
 
     def get_reference(self, request: RequestView) -> str:
         """Return the name of a request for payloads: the id if unique, else the identity."""

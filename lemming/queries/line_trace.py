@@ -101,7 +101,7 @@ def _describe_turn(org: Organisation, turn: RecordedTurn, call: ToolUse) -> Json
     model = next((model_call.model for model_call in reversed(turn.calls)), "") or reported
     request_id = turn.report.request if turn.report else ""
     requests = load_requests(org).requests
-    request: RequestView | None = requests.by_identity.get(request_id)
+    request: RequestView | None = requests.find_served(request_id)
     first = requests.get_root(request) if request else None
     return {
         "tick": tick,

@@ -88,7 +88,7 @@ EVERY = f"{RESUME}:14:5 /schedule/run_every_n_ticks"
         pytest.param(
             json.dumps(resume("ada"), indent=1),
             f'{RESUME}:2:2 /name: the name must be the folder\'s name "beta", got "ada" '
-            '(set "name": "beta" or rename the folder)',
+            '(set "name": "beta" or rename the folder; `lemming agents rename` and `copy` change all that names it)',
             id="another's name",
         ),
         pytest.param(GOOD[:-2] + ",\n}", f"{A_COMMA} (remove the comma)", id="a comma at the end"),
@@ -131,7 +131,9 @@ def test_a_bad_resume_takes_out_that_agent_only_and_says_where(org: Path, conten
 def test_a_resume_with_a_name_that_is_not_its_folders_is_refused(org: Path, name: str) -> None:
     reasons = run_with(org, RESUME, json.dumps(resume(name)))
     assert reasons["beta"].startswith(f"{RESUME}:1:2 /name: the name must be the folder's name")
-    assert reasons["beta"].endswith('(set "name": "beta" or rename the folder)')
+    assert reasons["beta"].endswith(
+        '(set "name": "beta" or rename the folder; `lemming agents rename` and `copy` change all that names it)'
+    )
     assert sorted(path.name for path in (org / "agents").iterdir()) == ["ada", "beta", "zed"]
 
 

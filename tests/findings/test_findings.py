@@ -166,6 +166,15 @@ def test_a_request_that_nobody_works_on_is_dropped(base: Path) -> None:
     assert '"how much?"' in found.message
 
 
+def test_a_request_that_was_handed_on_is_not_dropped_while_its_holder_works_on_it(base: Path) -> None:
+    hands_on, turn = calls("hand_to_bob", message="yours"), {"take": "one"}
+    ada = resume("ada", permissions=ASKED, turn=turn, team={"hand_to": ["bob"]})
+    bob = resume("bob", permissions={"read_outboxes": ["human", "ada"], "tools": ["read_gauge"]}, turn=turn)
+    script = [{"agent": "ada", "reply": hands_on}, {"reply": calls("read_gauge", moves=True)}]
+    ask(org_of(base, person(), ada, bob, script=script, dropped=3), "ada", "how much?")
+    assert "dropped" not in kinds(found_in(base, 6))
+
+
 def test_a_request_is_not_dropped_before_its_time(base: Path) -> None:
     ask(desk(base, reply=say("la la")), "ada")
     assert found_in(base, 2) == []

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from merge_org import find_waiting_id, read_site
+from merge_org import EDIT, find_waiting_id, read_site
 from terminal import Lemming
+from worker_org import ask_worker, make_worker_org
 
 from lemming.engine import run_once
 from lemming.journal_tools.verify.file_verification import verify_org
 from lemming.kernel.org.organisation import Organisation
 from lemming.obligations.write_decisions import decide
 from lemming.queries.line_trace import LineTrace, trace_line
+from lemming.testing import resume, write_script
 
 
 @pytest.fixture
@@ -44,6 +46,20 @@ def test_a_line_leads_to_its_turn_the_asker_and_the_approver(base: Path, lemming
     assert "approved by  ann, who edited the patch" in printed
     [facts] = lemming("why", "src/a.txt:2", "--json").objects
     assert (facts["type"], facts["revision"], facts["commit"]) == ("line", "lemming/coder", line.commit)
+
+
+def test_a_line_for_a_request_that_was_handed_on_leads_to_the_person_that_asked(tmp_path: Path) -> None:
+    reads = {"read_outboxes": ["ann", "coder"], "tools": []}
+    desk = resume("desk", team={"hand_to": ["coder"]}, permissions=reads, turn={"take": "one"})
+    base, site = make_worker_org(tmp_path / "handed", {"coder": EDIT}, resumes=[desk], wake="addressed")
+    coder = base / "agents/coder/resume.json"
+    coder.write_text(coder.read_text().replace('"ann"', '"desk"'))
+    write_script(base, [{"reply": {"tool_calls": [{"tool": "hand_to_coder", "args": {"message": "Change a.txt."}}]}}])
+    ask_worker(base, "desk", "Change the site, please.")
+    run_once(base)
+    run_once(base)
+    line = trace(base, f"{site}/src/a.txt:2", "lemming/coder")
+    assert (line.agent, line.asked_by, line.text) == ("coder", "ann", "Change the site, please.")
 
 
 def test_a_line_of_a_person_names_the_author_of_the_commit(base: Path, lemming: Lemming) -> None:

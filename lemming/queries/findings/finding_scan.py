@@ -122,7 +122,7 @@ class FindingScan:
 
     def find_turn_request(self, turn: RecordedTurn) -> RequestView | None:
         """Return the request of a turn, or None if there is none or the request was removed."""
-        return self.requests.by_identity.get(turn.report.request) if turn.report else None
+        return self.requests.find_served(turn.report.request) if turn.report else None
 
 
 def scan_ticks(

@@ -42,7 +42,8 @@ def find_dropped_requests(scan: FindingScan) -> Iterator[Problem]:
 
 def _is_dropped(scan: FindingScan, request: RequestView, assignment: Assignment) -> bool:
     assignee, asker = assignment.assignee, request.asker
-    if not scan.takes_turns(assignee) or not scan.agents[assignee].may_read(asker):
+    giver = assignment.handoffs[-1].by if assignment.handoffs else asker
+    if not scan.takes_turns(assignee) or not scan.agents[assignee].may_read(giver):
         return False  # a person's, or out of reach: others tell of these
     limit = scan.settings.dropped
     schedule = scan.agents[assignee].schedule
@@ -57,7 +58,7 @@ def _is_dropped(scan: FindingScan, request: RequestView, assignment: Assignment)
     if not scan.is_complete_from_tick(scan.tick - limit):
         return False  # it may have been worked on in ticks that were not read
     recent = [turn for turn in turns if turn.tick >= scan.tick - limit]
-    is_served = any(turn.report and turn.report.request == request.identity for turn in recent)
+    is_served = any(scan.find_turn_request(turn) is request for turn in recent)
     entries = (entry for turn in turns for entry in turn.entries)
     return not is_served and not any(
         asker in written_entry.targets or written_entry.kind == "status" for written_entry in entries
