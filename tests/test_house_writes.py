@@ -88,7 +88,7 @@ NOT_WRITING = {
     ("git_history/git_repository.py", "os.mkdir"): "a folder for git in a temporary one",
     ("git_history/git_repository.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",
     (
-        "capabilities/workers/repositories/collector.py",
+        "capabilities/workers/repositories/engine_repository.py",
         "tempfile.TemporaryDirectory",
     ): "the index of one command of git, outside any organisation",
     ("capabilities/workers/harnesses/harness_table.py", "tempfile.TemporaryDirectory"): "HOME while a version is asked",

@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 from user_repositories import Bench, commit, git, make_user_repository, take_snapshot
 
-from lemming.capabilities.workers.repositories.collector import load_bundle, make_bundle, make_clone, open_collector
+from lemming.capabilities.workers.repositories.engine_repository import (
+    load_bundle,
+    make_bundle,
+    make_clone,
+    open_engine_repository,
+)
 from lemming.capabilities.workers.repositories.git_command import GitError, RepositoryError, require_git
 from lemming.capabilities.workers.repositories.merging import merge_tree
 from lemming.capabilities.workers.repositories.patches import rebuild_tree
@@ -58,9 +63,9 @@ def test_a_full_copy_does_not_reach_the_users_stash(bench: Bench) -> None:
 def test_a_bundle_makes_the_same_patch_on_a_machine_without_the_repository(bench: Bench, tmp_path: Path) -> None:
     base = commit(bench.folder, "second", second="x\n")
     bundle = make_bundle(bench.repository, base)
-    remote = open_collector(tmp_path / "far/collector", None)
+    remote = open_engine_repository(tmp_path / "far/collector", None)
     load_bundle(remote, bundle, base)
-    remote = open_collector(tmp_path / "far/collector", None)
+    remote = open_engine_repository(tmp_path / "far/collector", None)
     make_clone(tmp_path / "far/clone", base, agent="coder", repository=None, bundle=bundle)
     near = bench.clone("near", base)
     for clone in (near, tmp_path / "far/clone"):
@@ -69,7 +74,7 @@ def test_a_bundle_makes_the_same_patch_on_a_machine_without_the_repository(bench
         (clone / "third").write_text("z\n")
     far_tree = take_tree(remote, tmp_path / "far/clone", base)
     assert git(tmp_path / "far/clone", "log", "--format=%s") == "second"
-    rebuild_tree(bench.collector, base, far_tree.patch, far_tree.tree)
+    rebuild_tree(bench.engine_repository, base, far_tree.patch, far_tree.tree)
     assert bench.take(near, base) == far_tree
 
 
@@ -93,41 +98,45 @@ def test_other_repositories_work(bench: Bench, tmp_path: Path, form: str) -> Non
         commit(folder, "first", shared__txt="x\n")
     repository = open_repository(folder)
     base = repository.find_base("lemming/a", "", agent="a", tick=1, tick_key="o")
-    collector = open_collector(tmp_path / "c", repository)
+    engine_repository = open_engine_repository(tmp_path / "c", repository)
     make_clone(tmp_path / "clone", base, agent="a", repository=repository)
     assert git(tmp_path / "clone", "status", "--porcelain") == ""
     (tmp_path / "clone/new").write_text("n\n")
-    taken = take_tree(collector, tmp_path / "clone", base)
+    taken = take_tree(engine_repository, tmp_path / "clone", base)
     order = bench.order(taken, base)
-    assert merge_tree(collector, repository, order)["merged"]
+    assert merge_tree(engine_repository, repository, order)["merged"]
     assert git(folder, "show", "lemming/team:new") == "n"
 
 
 def test_a_history_that_is_completed_later_is_whole_for_the_engine(bench: Bench, tmp_path: Path) -> None:
     first, _ = bench.head, commit(bench.folder, "second", second="x\n")
     git(tmp_path, "clone", "-q", "--depth=1", f"file://{bench.folder}", "shallow")
-    open_collector(tmp_path / "c", open_repository(tmp_path / "shallow"))
+    open_engine_repository(tmp_path / "c", open_repository(tmp_path / "shallow"))
     git(tmp_path / "shallow", "fetch", "-q", "--unshallow")
-    collector = open_collector(tmp_path / "c", open_repository(tmp_path / "shallow"))
-    assert first in collector.read("rev-list", bench.head)
+    engine_repository = open_engine_repository(tmp_path / "c", open_repository(tmp_path / "shallow"))
+    assert first in engine_repository.read("rev-list", bench.head)
 
 
 def test_the_engines_repository_is_made_by_many_at_once(bench: Bench) -> None:
     folder, repository = bench.root / "many", bench.repository
     with ThreadPoolExecutor(8) as pool:
-        collectors = list(pool.map(lambda _: open_collector(folder, repository), range(16)))
-    assert {collector.read("cat-file", "-t", bench.head) for collector in collectors} == {"commit"}
+        engine_repositories = list(pool.map(lambda _: open_engine_repository(folder, repository), range(16)))
+    assert {engine_repository.read("cat-file", "-t", bench.head) for engine_repository in engine_repositories} == {
+        "commit"
+    }
 
 
 def test_the_engines_repository_is_completed_after_a_kill(bench: Bench) -> None:
-    expected = {path.relative_to(bench.collector.git_dir) for path in bench.collector.git_dir.rglob("*")}
+    expected = {
+        path.relative_to(bench.engine_repository.git_dir) for path in bench.engine_repository.git_dir.rglob("*")
+    }
     for path in sorted(expected):
         folder = bench.root / "cut" / str(path).replace("/", "-")
-        shutil.copytree(bench.collector.git_dir, folder)
+        shutil.copytree(bench.engine_repository.git_dir, folder)
         shutil.rmtree(folder / path) if (folder / path).is_dir() else (folder / path).unlink()
-        open_collector(folder, bench.repository)
+        open_engine_repository(folder, bench.repository)
         assert {path.relative_to(folder) for path in folder.rglob("*")} == expected
-    assert open_collector(folder, bench.repository).read("cat-file", "-t", bench.head) == "commit"
+    assert open_engine_repository(folder, bench.repository).read("cat-file", "-t", bench.head) == "commit"
 
 
 def test_a_work_tree_cannot_be_taken_without_the_base(bench: Bench) -> None:

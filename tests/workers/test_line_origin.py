@@ -20,7 +20,7 @@ def merge_line(bench: Bench, agent: str, number: int) -> RecordedPatch:
     (clone / f"{agent}.bin").write_bytes(b"\0" + agent.encode())
     taken = bench.take(clone, base)
     order = bench.order(taken, base, agent=agent, tick=number + 1)
-    assert merge_tree(bench.collector, bench.repository, order)["merged"]
+    assert merge_tree(bench.engine_repository, bench.repository, order)["merged"]
     return RecordedPatch(agent=agent, tick=order.tick, turn=order.turn, patch=order.patch, content=taken.patch)
 
 

@@ -38,7 +38,7 @@ def order_edit(bench: Bench, agent: str, number: int, base: str = "", tick: int 
 
 def merge(bench: Bench, order: MergeOrder) -> str:
     """Merge, and return the id of the commit."""
-    commit_id: str = merge_tree(bench.collector, bench.repository, order)["merged"]
+    commit_id: str = merge_tree(bench.engine_repository, bench.repository, order)["merged"]
     return commit_id
 
 
@@ -77,7 +77,7 @@ def test_workers_of_a_tick_merge_one_after_another(bench: Bench) -> None:
 def test_a_conflict_names_the_three_versions_of_each_file(bench: Bench) -> None:
     first, second = order_edit(bench, "one", 3), order_edit(bench, "two", 3)
     head = merge(bench, first)
-    conflict = plan_merge(bench.collector, bench.repository, second)
+    conflict = plan_merge(bench.engine_repository, bench.repository, second)
     assert isinstance(conflict, dict)
     assert conflict["head"] == head
     sides = conflict["conflict"]["shared.txt"]
@@ -97,7 +97,7 @@ def test_versions_in_a_conflict_are_cut(bench: Bench) -> None:
         for agent in ("one", "two")
     ]
     merge(bench, orders[0])
-    conflict = plan_merge(bench.collector, bench.repository, orders[1])
+    conflict = plan_merge(bench.engine_repository, bench.repository, orders[1])
     assert isinstance(conflict, dict)
     files = conflict["conflict"]
     assert len(files["shared.txt"]["worker"]) < 20_100
@@ -109,17 +109,17 @@ def test_a_patch_that_the_branch_has_is_already_merged(bench: Bench) -> None:
     order = order_edit(bench, "coder", 3)
     head = merge(bench, order)
     again = replace(order, turn="2-coder")
-    assert merge_tree(bench.collector, bench.repository, again) == {"already": head, "branch": order.branch}
+    assert merge_tree(bench.engine_repository, bench.repository, again) == {"already": head, "branch": order.branch}
 
 
 def test_a_branch_that_moved_after_the_plan_is_not_overwritten(bench: Bench) -> None:
     merge(bench, order_edit(bench, "one", 3))
     order = order_edit(bench, "two", 20)
-    plan = plan_merge(bench.collector, bench.repository, order)
+    plan = plan_merge(bench.engine_repository, bench.repository, order)
     assert isinstance(plan, MergePlan)
     person = git(bench.folder, "commit-tree", "lemming/team^{tree}", "-p", "lemming/team", "-m", "a person")
     bench.repository.run("update-ref", "refs/heads/lemming/team", person)
-    assert not publish(bench.collector, bench.repository, order, plan)
+    assert not publish(bench.engine_repository, bench.repository, order, plan)
     assert find_published(bench.repository, order) == ""
     assert git(bench.folder, "rev-parse", "lemming/team") == person
     merged = merge(bench, order)
@@ -128,20 +128,23 @@ def test_a_branch_that_moved_after_the_plan_is_not_overwritten(bench: Bench) -> 
 
 def test_a_repeat_of_publishing_changes_nothing(bench: Bench) -> None:
     order = order_edit(bench, "coder", 3)
-    plan = plan_merge(bench.collector, bench.repository, order)
+    plan = plan_merge(bench.engine_repository, bench.repository, order)
     assert isinstance(plan, MergePlan)
-    assert [publish(bench.collector, bench.repository, order, plan) for _ in range(2)] == [True, True]
+    assert [publish(bench.engine_repository, bench.repository, order, plan) for _ in range(2)] == [True, True]
     assert git(bench.folder, "rev-list", "--count", f"{bench.head}..lemming/team") == "1"
     assert find_published(bench.repository, order) == plan.commit
-    assert merge_tree(bench.collector, bench.repository, order) == {"merged": plan.commit, "branch": order.branch}
+    assert merge_tree(bench.engine_repository, bench.repository, order) == {
+        "merged": plan.commit,
+        "branch": order.branch,
+    }
 
 
 def test_a_checked_out_branch_is_refused_with_another_name(bench: Bench) -> None:
     order = replace(order_edit(bench, "coder", 3), branch="other")
     with pytest.raises(RepositoryError, match=r"must not be checked out.*lemming/coder"):
-        plan_merge(bench.collector, bench.repository, order)
+        plan_merge(bench.engine_repository, bench.repository, order)
     with pytest.raises(RepositoryError, match="must not be checked out"):
-        publish(bench.collector, bench.repository, order, MergePlan(bench.head, bench.head))
+        publish(bench.engine_repository, bench.repository, order, MergePlan(bench.head, bench.head))
 
 
 def test_a_branch_that_is_being_rebased_is_refused(bench: Bench) -> None:
@@ -149,18 +152,18 @@ def test_a_branch_that_is_being_rebased_is_refused(bench: Bench) -> None:
     (bench.folder / ".git/rebase-merge").mkdir()
     (bench.folder / ".git/rebase-merge/head-name").write_text("refs/heads/lemming/team\n")
     with pytest.raises(RepositoryError, match="must not be checked out"):
-        plan_merge(bench.collector, bench.repository, order_edit(bench, "two", 20))
+        plan_merge(bench.engine_repository, bench.repository, order_edit(bench, "two", 20))
 
 
 def test_a_branch_whose_name_is_a_folder_of_another_is_refused_before_and_after_the_plan(bench: Bench) -> None:
     order = order_edit(bench, "coder", 3)
-    plan = plan_merge(bench.collector, bench.repository, order)
+    plan = plan_merge(bench.engine_repository, bench.repository, order)
     git(bench.folder, "branch", "lemming")
     assert isinstance(plan, MergePlan)
     with pytest.raises(RepositoryError, match="cannot exist beside 'lemming'"):
-        publish(bench.collector, bench.repository, order, plan)
+        publish(bench.engine_repository, bench.repository, order, plan)
     with pytest.raises(RepositoryError, match="cannot exist beside 'lemming'"):
-        plan_merge(bench.collector, bench.repository, order)
+        plan_merge(bench.engine_repository, bench.repository, order)
 
 
 def test_changes_of_a_branch_that_the_user_reset_do_not_come_back(bench: Bench) -> None:
@@ -229,20 +232,20 @@ def test_a_merge_ignores_drivers_of_the_repository(bench: Bench, tmp_path: Path)
         for agent in ("one", "two")
     ]
     merge(bench, orders[0])
-    assert "conflict" in merge_tree(bench.collector, bench.repository, orders[1])
+    assert "conflict" in merge_tree(bench.engine_repository, bench.repository, orders[1])
     assert not os.path.exists(tmp_path / "ran")
 
 
 def test_a_branch_that_the_users_git_has_locked_for_a_moment_is_waited_for(bench: Bench) -> None:
     merge(bench, order_edit(bench, "coder", 3))
     order = order_edit(bench, "other", 20)
-    plan = plan_merge(bench.collector, bench.repository, order)
+    plan = plan_merge(bench.engine_repository, bench.repository, order)
     assert isinstance(plan, MergePlan)
     lock = bench.repository.git_dir / f"refs/heads/{order.branch}.lock"
     lock.touch()
     timer = threading.Timer(0.3, lock.unlink)
     timer.start()
-    assert publish(bench.collector, bench.repository, order, plan)
+    assert publish(bench.engine_repository, bench.repository, order, plan)
     timer.join()
 
 

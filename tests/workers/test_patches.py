@@ -25,19 +25,19 @@ def taken(bench: Bench) -> TakenTree:
 
 
 def test_a_recorded_patch_gives_its_tree_again_without_any_clone(bench: Bench, taken: TakenTree) -> None:
-    rebuild_tree(bench.collector, bench.head, taken.patch, taken.tree)
-    assert apply_patch(bench.collector, bench.head, taken.patch) == taken.tree
+    rebuild_tree(bench.engine_repository, bench.head, taken.patch, taken.tree)
+    assert apply_patch(bench.engine_repository, bench.head, taken.patch) == taken.tree
 
 
 def test_a_recorded_patch_gives_its_tree_when_the_engines_repository_is_new(bench: Bench, taken: TakenTree) -> None:
     (bench.root / "engine").rename(bench.root / "old")
-    rebuild_tree(bench.collector, bench.head, taken.patch, taken.tree)
-    assert bench.collector.read("cat-file", "-t", taken.tree) == "tree"
+    rebuild_tree(bench.engine_repository, bench.head, taken.patch, taken.tree)
+    assert bench.engine_repository.read("cat-file", "-t", taken.tree) == "tree"
 
 
 def test_a_patch_that_gives_another_tree_is_refused(bench: Bench, taken: TakenTree) -> None:
     with pytest.raises(RepositoryError, match=f"must give the tree {taken.tree}, got"):
-        rebuild_tree(bench.collector, bench.head, b"", taken.tree)
+        rebuild_tree(bench.engine_repository, bench.head, b"", taken.tree)
 
 
 def test_a_patch_is_parsed_into_files_hunks_and_lines(taken: TakenTree) -> None:
@@ -68,20 +68,20 @@ def test_the_counts_of_a_parsed_patch_are_those_of_the_tree(taken: TakenTree) ->
 
 def test_a_patch_that_a_person_edited_applies(bench: Bench, taken: TakenTree) -> None:
     edited = taken.patch.replace(b"+a = 2\n", b"+a = 3\n+# by hand\n").replace(b"+-- a/x\n", b"")
-    tree = apply_patch(bench.collector, bench.head, edited.replace(b"+++ b/y\n", b""))
-    assert bench.collector.read("cat-file", "blob", f"{tree}:src/a.py") == "a = 3\n# by hand"
+    tree = apply_patch(bench.engine_repository, bench.head, edited.replace(b"+++ b/y\n", b""))
+    assert bench.engine_repository.read("cat-file", "blob", f"{tree}:src/a.py") == "a = 3\n# by hand"
 
 
 def test_a_patch_that_does_not_apply_is_refused_with_the_reason(bench: Bench, taken: TakenTree) -> None:
     with pytest.raises(RepositoryError, match=r"patch failed: src/a\.py"):
-        apply_patch(bench.collector, bench.head, taken.patch.replace(b"-a = 1", b"-a = 9"))
+        apply_patch(bench.engine_repository, bench.head, taken.patch.replace(b"-a = 1", b"-a = 9"))
 
 
 @pytest.mark.parametrize("path", ["../outside", ".git/config", "/etc/evil", ".GIT/hooks/x"])
 def test_a_patch_that_leads_out_of_the_tree_is_refused(bench: Bench, path: str) -> None:
     patch = f"diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+x\n"
     with pytest.raises(RepositoryError):
-        apply_patch(bench.collector, bench.head, patch.encode())
+        apply_patch(bench.engine_repository, bench.head, patch.encode())
     assert git(bench.folder, "status", "--porcelain") == "M shared.txt"
 
 

@@ -29,11 +29,11 @@ exec "REAL" "$@"
 
 def carry_out(bench: Bench, order: MergeOrder, patch: bytes) -> None:
     """Merge as the engine does: the call is repeated until its result is recorded."""
-    journal, repository, collector = bench.root / "journal.jsonl", bench.repository, bench.collector
+    journal, repository, engine_repository = bench.root / "journal.jsonl", bench.repository, bench.engine_repository
     if journal.exists():
         return
-    rebuild_tree(collector, order.base, patch, order.tree)
-    outcome = merge_tree(collector, repository, order)
+    rebuild_tree(engine_repository, order.base, patch, order.tree)
+    outcome = merge_tree(engine_repository, repository, order)
     assert repository.read_head(order.branch)  # one more point to be killed at: moved and not recorded
     journal.write_text(json.dumps({"merged": outcome["merged"]}))
 

@@ -32,7 +32,7 @@ class HostileTurn:
     def paths(self) -> list[bytes]:
         """Paths of the merged tree."""
         command = ("ls-tree", "-r", "-z", "--name-only", self.merged)
-        return self.bench.collector.run(*command).split(b"\0")[:-1]
+        return self.bench.engine_repository.run(*command).split(b"\0")[:-1]
 
 
 @pytest.fixture(scope="module", params=["own .git", ".git file"])
@@ -50,9 +50,9 @@ def turn(request: pytest.FixtureRequest, template: Path, tmp_path_factory: pytes
         mark.unlink()  # by the worker's own git
     taken = bench.take(clone)
     shutil.rmtree(clone)
-    rebuild_tree(bench.collector, bench.head, taken.patch, taken.tree)
+    rebuild_tree(bench.engine_repository, bench.head, taken.patch, taken.tree)
     order = bench.order(taken)
-    commit = merge_tree(bench.collector, bench.repository, order)["merged"]
+    commit = merge_tree(bench.engine_repository, bench.repository, order)["merged"]
     programs = sorted(path.name for path in (root / "marks").iterdir())
     return HostileTurn(bench, taken, commit, programs, before)
 
@@ -110,8 +110,8 @@ def test_what_deserves_attention_is_flagged(turn: HostileTurn) -> None:
 
 def test_the_bytes_of_files_are_not_converted(turn: HostileTurn) -> None:
     names = ("mixed.txt", "bad.u16", "latin.txt", "crlf.txt")
-    contents = turn.bench.collector.read_blobs(
-        [turn.bench.collector.read("rev-parse", f"{turn.merged}:{name}") for name in names]
+    contents = turn.bench.engine_repository.read_blobs(
+        [turn.bench.engine_repository.read("rev-parse", f"{turn.merged}:{name}") for name in names]
     )
     assert contents == [b"a\r\nb $Id$\n", b"not-utf16\n", b"caf\xe9 changed\n", b"one\r\ntwo\r\n"]
 
@@ -175,7 +175,7 @@ def test_a_folder_in_the_place_of_a_file_and_a_file_in_the_place_of_a_folder(ben
     taken = bench.take(clone)
     statuses = {file.path: file.status for file in taken.files}
     assert statuses == {"latin.txt": "D", "latin.txt/inner": "A", "src": "A", "src/a.py": "D"}
-    rebuild_tree(bench.collector, bench.head, taken.patch, taken.tree)
+    rebuild_tree(bench.engine_repository, bench.head, taken.patch, taken.tree)
 
 
 def test_the_files_of_the_base_stay_where_the_worker_put_a_repository(bench: Bench) -> None:

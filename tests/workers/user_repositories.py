@@ -8,7 +8,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from lemming.capabilities.workers.repositories.collector import EngineRepository, make_clone, open_collector
+from lemming.capabilities.workers.repositories.engine_repository import (
+    EngineRepository,
+    make_clone,
+    open_engine_repository,
+)
 from lemming.capabilities.workers.repositories.merging import MergeOrder
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree
@@ -86,8 +90,8 @@ class Bench:
         return open_repository(self.folder)
 
     @property
-    def collector(self) -> EngineRepository:
-        return open_collector(self.root / "engine/collector.git", self.repository)
+    def engine_repository(self) -> EngineRepository:
+        return open_engine_repository(self.root / "engine/collector.git", self.repository)
 
     @property
     def head(self) -> str:
@@ -101,7 +105,7 @@ class Bench:
 
     def take(self, clone: Path, base: str = "", **limits: int) -> TakenTree:
         """Take the work tree of a clone."""
-        return take_tree(self.collector, clone, base or self.head, **limits)
+        return take_tree(self.engine_repository, clone, base or self.head, **limits)
 
     def order(self, taken: TakenTree, base: str = "", agent: str = "coder", tick: int = 1) -> MergeOrder:
         """Return the order to merge a tree into `lemming/team`."""

@@ -38,7 +38,7 @@ def state_folder(base: Path) -> Path:
     return get_state_folder() / "workers" / organisation_id(base)
 
 
-def collector_folder(base: Path, git_dir: str) -> Path:
+def engine_repository_folder(base: Path, git_dir: str) -> Path:
     """Return the folder of the engine's bare repository beside a repository of the user, given its git directory."""
     return state_folder(base) / f"collector-{sha256(git_dir.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}.git"
 

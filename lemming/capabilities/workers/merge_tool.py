@@ -11,8 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
-from lemming.capabilities.workers.attempts import collector_folder, organisation_id, remove_stale_attempts
-from lemming.capabilities.workers.repositories.collector import EngineRepository, open_collector
+from lemming.capabilities.workers.attempts import engine_repository_folder, organisation_id, remove_stale_attempts
+from lemming.capabilities.workers.repositories.engine_repository import EngineRepository, open_engine_repository
 from lemming.capabilities.workers.repositories.merging import MAX_SIDE_BYTES, MergeOrder, merge_tree
 from lemming.capabilities.workers.repositories.patches import rebuild_tree
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
@@ -104,9 +104,9 @@ class MergeTool(CallOnly):
             base_branch=settings.base,
         )  # fmt: skip
         call: Json = {"files": files, "insertions": insertions, "deletions": deletions, "paths": paths}
-        repository, collector = open_workspace(context.org, workspace)
-        require_same(context.org, collector, {**call, "flags": flags, "diff": diff, **vars(order)})
-        outcome = merge_tree(collector, repository, order)
+        repository, engine_repository = open_workspace(context.org, workspace)
+        require_same(context.org, engine_repository, {**call, "flags": flags, "diff": diff, **vars(order)})
+        outcome = merge_tree(engine_repository, repository, order)
         if "conflict" in outcome:
             return ToolResult(False, dump_compact(_shorten_conflict(outcome)).decode())
         # No run goes on from this clone, also if the call is repeated after a kill.
@@ -117,16 +117,18 @@ class MergeTool(CallOnly):
 def open_workspace(org: Organisation, workspace: str) -> tuple[UserRepository, EngineRepository]:
     """Return a workspace's repository, and the engine's repository beside it."""
     repository = open_repository(locate_repository(org.base, workspace))
-    return repository, open_collector(collector_folder(Path(org.base), f"{repository.git_dir}"), repository)
+    return repository, open_engine_repository(
+        engine_repository_folder(Path(org.base), f"{repository.git_dir}"), repository
+    )
 
 
-def require_same(org: Organisation, collector: EngineRepository, call: Mapping[str, Any]) -> None:
+def require_same(org: Organisation, engine_repository: EngineRepository, call: Mapping[str, Any]) -> None:
     """Make the tree of a call from its patch. Raises `ToolError` if a call does not describe its patch.
 
     A gate may have rewritten the call, or a person its record.
     """
-    rebuild_tree(collector, call["base"], load_patch(org, str(call["patch"])), call["tree"])
-    for name, value in describe_changes(compare_trees(collector, call["base"], call["tree"])).items():
+    rebuild_tree(engine_repository, call["base"], load_patch(org, str(call["patch"])), call["tree"])
+    for name, value in describe_changes(compare_trees(engine_repository, call["base"], call["tree"])).items():
         if call.get(name) != value:
             hint = "a gate cannot rewrite a patch: let it block, or ask a person who edits the patch"
             raise ToolError(f"merge: {name} must be that of the patch, got {to_line(call.get(name))[:200]}", hint=hint)

@@ -17,7 +17,14 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt
 
-from lemming.capabilities.workers.attempts import JOB, STOP_FILE, Attempt, WorkerJob, collector_folder, get_attempt
+from lemming.capabilities.workers.attempts import (
+    JOB,
+    STOP_FILE,
+    Attempt,
+    WorkerJob,
+    engine_repository_folder,
+    get_attempt,
+)
 from lemming.capabilities.workers.harnesses.harness_table import load_harness, with_command
 from lemming.capabilities.workers.harnesses.harness_types import (
     HarnessEnd,
@@ -25,7 +32,12 @@ from lemming.capabilities.workers.harnesses.harness_types import (
     PermissionQuestion,
 )
 from lemming.capabilities.workers.harnesses.json_fields import OWN_TOKENS, JsonFields, RunTokens
-from lemming.capabilities.workers.repositories.collector import load_bundle, make_clone, open_collector, patch_clone
+from lemming.capabilities.workers.repositories.engine_repository import (
+    load_bundle,
+    make_clone,
+    open_engine_repository,
+    patch_clone,
+)
 from lemming.capabilities.workers.repositories.user_repository import UserRepository, open_repository
 from lemming.capabilities.workers.repositories.work_tree import TakenTree, take_tree
 from lemming.capabilities.workers.running.vendor_apis import load_api
@@ -138,10 +150,10 @@ class WorkerProvider(Backend):
         attempt.write_json("owner.json", {"pid": os.getpid(), "host": socket.gethostname()})
         repository = open_repository(Path(job.repository)) if job.repository else None
         object_format = "sha256" if len(job.base) == 64 else "sha1"
-        folder = collector_folder(self._base, job.repository or object_format)
-        collector = open_collector(folder, repository, object_format=object_format)
+        folder = engine_repository_folder(self._base, job.repository or object_format)
+        engine_repository = open_engine_repository(folder, repository, object_format=object_format)
         if job.bundle:  # on another machine there is no repository to borrow from
-            load_bundle(collector, b64decode(job.bundle), job.base)
+            load_bundle(engine_repository, b64decode(job.bundle), job.base)
         while True:
             prompt, session = self._enter_clone(job, attempt, repository, request.messages)
             run = HarnessRun(
@@ -163,7 +175,9 @@ class WorkerProvider(Backend):
         if self.stopping and self.stopping.is_set():
             raise Unavailable("the engine ended during the run", where=self.harness_name)
         fs.remove(attempt.folder, STOP_FILE)
-        tree = take_tree(collector, attempt.clone, job.base, max_file_bytes=job.max_file_bytes, max_files=MAX_FILES)
+        tree = take_tree(
+            engine_repository, attempt.clone, job.base, max_file_bytes=job.max_file_bytes, max_files=MAX_FILES
+        )
         return self._make_reply(job, attempt, end, tree)
 
     def run_worker(self, run: HarnessRun) -> HarnessEnd:

@@ -24,12 +24,12 @@ from lemming.capabilities.workers.attempts import (
     note_running,
     remove_stale_attempts,
 )
-from lemming.capabilities.workers.evidence_tools import CHECK, PERMIT
 from lemming.capabilities.workers.merge_tool import MERGE, load_patch, make_merge_arguments, store_patch
-from lemming.capabilities.workers.repositories.collector import make_bundle
+from lemming.capabilities.workers.repositories.engine_repository import make_bundle
 from lemming.capabilities.workers.repositories.user_repository import open_repository
 from lemming.capabilities.workers.repositories.work_tree import ChangedFile, TakenTree
 from lemming.capabilities.workers.worker_provider import HARNESSES
+from lemming.capabilities.workers.worker_tools import CHECK, PERMIT
 from lemming.capabilities.workers.workspace_settings import WorkspaceSettings, get_workspace, locate_repository
 from lemming.ext import (
     Allowed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from lemming.capabilities.workers.repositories.collector import EngineRepository
+from lemming.capabilities.workers.repositories.engine_repository import EngineRepository
 from lemming.capabilities.workers.repositories.git_command import GitError, RepositoryError
 from lemming.capabilities.workers.repositories.tree_walk import to_text
 from lemming.kernel.base.integers import to_int
@@ -39,17 +39,17 @@ class FileDiff:
     hunks: list[Hunk] = field(default_factory=list)
 
 
-def rebuild_tree(collector: EngineRepository, base: str, patch: bytes, tree: str) -> None:
+def rebuild_tree(engine_repository: EngineRepository, base: str, patch: bytes, tree: str) -> None:
     """Make the objects of a recorded tree from the base and the patch alone.
 
     Raises RepositoryError if the patch gives another tree.
     """
-    actual_tree = apply_patch(collector, base, patch)
+    actual_tree = apply_patch(engine_repository, base, patch)
     if actual_tree != tree:
         raise RepositoryError(f"patch must give the tree {tree}, got {actual_tree}", where=f"base {base}")
 
 
-def apply_patch(collector: EngineRepository, base: str, patch: bytes, *, is_edited: bool = False) -> str:
+def apply_patch(engine_repository: EngineRepository, base: str, patch: bytes, *, is_edited: bool = False) -> str:
     """Return the id of the tree that a patch makes of the commit `base`.
 
     `is_edited`: the line counts of its hunks are probably wrong. Raises RepositoryError with git's reason for a patch that
@@ -58,27 +58,27 @@ def apply_patch(collector: EngineRepository, base: str, patch: bytes, *, is_edit
     # With the counts of the headers git drops lines that a person has added at the end of a hunk, and without them it
     # misreads a patch of several files that has no lines `diff --git`.
     attempts: list[tuple[str, ...]] = [("--recount",), ()] if is_edited else [(), ("--recount",)]
-    with collector.open_index(base) as env:
+    with engine_repository.open_index(base) as env:
         for number, options in enumerate(attempts if patch.strip() else (), 1):
             try:
-                collector.run("apply", "--cached", "--binary", *options, env=env, stdin=patch)
+                engine_repository.run("apply", "--cached", "--binary", *options, env=env, stdin=patch)
                 break
             except GitError as error:
                 if number == len(attempts):
                     message = f"patch must apply to the commit {base}, got: {error.message}"
                     raise RepositoryError(message) from error
-        return collector.read("write-tree", env=env)
+        return engine_repository.read("write-tree", env=env)
 
 
-def replace_file(collector: EngineRepository, tree: str, path: str, content: bytes) -> str:
+def replace_file(engine_repository: EngineRepository, tree: str, path: str, content: bytes) -> str:
     """Return the id of a tree in which a file has other content. Raises RepositoryError for a path without a file."""
-    with collector.open_index(tree) as env:
-        facts = collector.read("ls-files", "-s", "-z", "--", path, env=env).split()
+    with engine_repository.open_index(tree) as env:
+        facts = engine_repository.read("ls-files", "-s", "-z", "--", path, env=env).split()
         if not facts or facts[0] not in ("100644", "100755"):
             raise RepositoryError(f"path must be a file of the patch, got {path}", where=f"tree {tree}")
-        name = collector.read("hash-object", "-w", "--stdin", stdin=content)
-        collector.run("update-index", "--cacheinfo", f"{facts[0]},{name},{path}", env=env)
-        return collector.read("write-tree", env=env)
+        name = engine_repository.read("hash-object", "-w", "--stdin", stdin=content)
+        engine_repository.run("update-index", "--cacheinfo", f"{facts[0]},{name},{path}", env=env)
+        return engine_repository.read("write-tree", env=env)
 
 
 def parse_patch(patch: bytes) -> list[FileDiff]:

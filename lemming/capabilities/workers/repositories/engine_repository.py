@@ -55,7 +55,9 @@ class EngineRepository(GitRepository):
         return contents
 
 
-def open_collector(folder: Path, repository: UserRepository | None, *, object_format: str = "sha1") -> EngineRepository:
+def open_engine_repository(
+    folder: Path, repository: UserRepository | None, *, object_format: str = "sha1"
+) -> EngineRepository:
     """Return the engine's repository in `folder`, created if missing. Safe to repeat, also after a kill.
 
     Without `repository`, nothing is borrowed: objects, of `object_format`, come from `load_bundle`.
