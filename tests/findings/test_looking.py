@@ -143,7 +143,7 @@ def test_settings_that_are_no_kind_are_named(changed: Path, lemming: Lemming) ->
 
 def test_every_kind_has_one_rule() -> None:
     names = [check.name for check in CHECKS]
-    assert len(set(names)) == len(names) == 8
+    assert len(set(names)) == len(names) == 9
 
 
 # --- commands --------------------------------------------------------------------------------------

@@ -18,5 +18,7 @@ OnError = Literal["return", "skip", "stop"]
 """Effect of a failed call on its turn. `return`: the model sees the error and continues. `skip`: the error is
 not shown. `stop`: the turn ends and has failed."""
 
-FindingKind = Literal["repeats", "ping_pong", "works_on", "dropped", "unread", "claims", "unverified", "no_progress"]
+FindingKind = Literal[
+    "repeats", "ping_pong", "works_on", "dropped", "unread", "claims", "unverified", "no_progress", "failing_calls"
+]
 """Kinds of findings in the turns of an organisation; docs/TROUBLESHOOTING.md explains each."""

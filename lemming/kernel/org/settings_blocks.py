@@ -62,3 +62,4 @@ class FindingSettings:
     no_progress: int = make_field(
         10, "Number of turns in a row that cost credits and produce nothing.", ge=2, le=10_000
     )
+    failing_calls: int = make_field(5, "Number of turns in a row in which a tool fails.", ge=2, le=10_000)

@@ -87,6 +87,13 @@ CHECKS = (
         "turns that wait for others; turns that cost nothing",
         repetition.find_stalled_agents,
     ),
+    _rule(
+        "failing_calls",
+        "calls that fail",
+        "An agent calls a tool in turns in a row, and each call fails with the same kind of error.",
+        "calls that wait for a person or are made again later; calls that `repeats` reports",
+        repetition.find_failing_calls,
+    ),
 )
 """The selection of `lemming findings`."""
 

@@ -19,6 +19,8 @@ Action = tuple[str, ...]
 
 _NON_WORDS = re.compile(r"[\W_]+")
 _OUTBOX = "/outbox/"
+_FAILURES = ("failed", "not_found", "denied", "invalid_args", "timed_out", "refused")
+"""Outcomes of calls that a person may have to do something about."""
 _ABOUT = ("reply_to", "hands_on", "cancels")
 
 
@@ -224,6 +226,53 @@ def find_stalled_agents(scan: FindingScan) -> Iterator[Problem]:
             f"{look}; {_suggest_rest(scan, agent)}run `lemming pause {agent}`",
             run.turns,
         )
+
+
+def find_failing_calls(scan: FindingScan) -> Iterator[Problem]:
+    """Yield agents whose calls of a tool fail alike, turn after turn, each with the longest row."""
+    for agent, turns in scan.by_agent.items():
+        run = max(_find_failing_runs(turns), key=len, default={})
+        if len(run) < scan.settings.failing_calls:
+            continue
+        last_turn, last_call = [*run.items()][-1]
+        repeated = {
+            action[:2]
+            for action, numbers in _group_repeated_calls(turns).items()
+            if _find_dense_turns(numbers, len(run))
+        }
+        if ("called", last_call.tool) in repeated and "repeats" not in scan.settings.off:
+            continue
+        count, code = format_count(len(run), "turn"), f" ({last_call.code})" if last_call.code else ""
+        failed = f"{agent} called {last_call.tool} in {count} in a row, and each call failed{code}"
+        yield make_finding(
+            (agent,),
+            f"{failed}: {quote_start(last_call.output)}",
+            f"see the last one with `lemming tick {turns[last_turn].tick}`; change the permissions or instructions of {agent},"
+            " or the tool",
+            [turns[number] for number in run],
+        )
+
+
+def _find_failing_runs(turns: Sequence[RecordedTurn]) -> list[dict[int, ToolUse]]:
+    """Return rows of turns in which each call of a tool failed alike. A row has the turns' numbers and last calls."""
+    runs, current = list[dict[int, ToolUse]](), dict[tuple[str, str], dict[int, ToolUse]]()
+    for number, turn in enumerate(turns):
+        if turn.status == "skipped":
+            continue
+        outcomes: dict[str, dict[str, ToolUse]] = {}
+        for tool_use in turn.tools:
+            outcomes.setdefault(tool_use.tool, {})[tool_use.outcome] = tool_use
+        failures = {
+            (tool, outcome): tool_use
+            for tool, uses in outcomes.items()
+            for outcome, tool_use in uses.items()
+            if len(uses) == 1 and outcome in _FAILURES
+        }
+        current = {key: current.get(key, {}) for key in failures}
+        for key, tool_use in failures.items():
+            runs += [] if current[key] else [current[key]]
+            current[key][number] = tool_use
+    return runs
 
 
 @dataclass
