@@ -16,7 +16,7 @@ _NAMES = {
     "lemming.kernel.base.problems": "make_warning",
     "lemming.kernel.files.file_effects": "FileEffect",
     "lemming.kernel.files.fast_decoder": "describe_field make_field",
-    "lemming.kernel.inboxes.capability_state": "CallNote StateQuery",
+    "lemming.kernel.journal.capability_queries": "CallNote StateQuery",
     "lemming.kernel.messages": "OutboxEntry",
     "lemming.kernel.org.capability_usage": "parse_agent_settings parse_org_settings",
     "lemming.kernel.org.model_entries": "ModelEntry",
@@ -61,7 +61,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     from lemming.kernel.base.problems import make_warning as make_warning
     from lemming.kernel.files.file_effects import FileEffect as FileEffect
     from lemming.kernel.files.fast_decoder import describe_field as describe_field, make_field as make_field
-    from lemming.kernel.inboxes.capability_state import CallNote as CallNote, StateQuery as StateQuery
+    from lemming.kernel.journal.capability_queries import CallNote as CallNote, StateQuery as StateQuery
     from lemming.kernel.messages import OutboxEntry as OutboxEntry
     from lemming.kernel.org.capability_usage import (
         parse_agent_settings as parse_agent_settings, parse_org_settings as parse_org_settings,

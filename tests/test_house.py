@@ -177,7 +177,7 @@ EDGES = {
     "capabilities/mcp/mcp_session.py": 1,
     "kernel/turn/turn_loop.py": 1,
     "kernel/plugins/plugin_registry.py": 1,
-    "kernel/inboxes/capability_state.py": 1,  # what a plugin describes
+    "kernel/journal/capability_queries.py": 1,  # what a plugin describes
     "kernel/providers.py": 1,
     "kernel/tools/tool_call.py": 1,
     "capabilities/gates/gate_evaluation.py": 2,

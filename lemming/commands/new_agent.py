@@ -28,7 +28,7 @@ from lemming.kernel.tick.tick_counter import load_tick
 from lemming.kernel.tick.validation.agent_validation import validate_survey
 from lemming.kernel.tick.validation.checks import AgentSubject
 from lemming.kernel.tools import get_toolset, missing_server_tool_reason
-from lemming.operations.choose_model import append_item
+from lemming.libraries.settings_edits import append_item
 from lemming.queries.checks.file_checks import find_order_conflicts
 from lemming.queries.model_readiness import WITH_TOOLS, small_model_warning
 from lemming.queries.next_turn import find_next_turn

@@ -21,7 +21,7 @@ from lemming.commands.terminal import (
 from lemming.journal_tools.provenance.prompt_parser import ShownEntry, parse_prompt
 from lemming.journal_tools.recorded_tick import ModelCall, RecordedTick, RecordedTurn, ToolUse
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.inboxes.capability_state import find_call_notes
+from lemming.kernel.journal.capability_queries import find_call_notes
 from lemming.kernel.messages import EntryName
 from lemming.kernel.org.organisation import OrgPath
 from lemming.libraries.outbox_files import read_entry

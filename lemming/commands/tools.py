@@ -50,7 +50,7 @@ from lemming.kernel.tools.tool_context import ToolContext
 from lemming.kernel.tools.toolset import Toolset
 from lemming.libraries.lenient_json import parse_or_default
 from lemming.libraries.outbox_files import write_person_entry
-from lemming.operations.choose_model import append_item
+from lemming.libraries.settings_edits import append_item
 from lemming.operations.open_org import open_org
 from lemming.queries.model_readiness import WITH_TOOLS, small_model_warning
 from lemming.queries.screens.screen import ScreenResult

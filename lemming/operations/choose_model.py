@@ -1,4 +1,4 @@
-"""Change values in settings and resumes: the model of agents, and items of lists.
+"""Choose the model of all agents, or of a single agent.
 
 The model is `default` in `config/models.json`, or `model.key` in a resume. Only the value is replaced in the text; all
 other text of the user, including spaces, stays unchanged.
@@ -6,16 +6,15 @@ other text of the user, including spaces, stays unchanged.
 
 from __future__ import annotations
 
-import json
 from dataclasses import MISSING, fields
 from typing import Any
 
-from lemming.kernel.agents import decode_resume, load_agent
+from lemming.kernel.agents import load_agent
 from lemming.kernel.base import paths
-from lemming.kernel.base.jsontext import dump_pretty, locate, parse, to_line
+from lemming.kernel.base.jsontext import locate, parse, to_line
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.organisation import OrgPath
-from lemming.libraries.settings_edits import edit_file, preserve_layout
+from lemming.libraries.settings_edits import edit_file, preserve_layout, set_json_value
 
 DEFAULT_KEY = "default"
 RECORDED_KEY = "recorded"
@@ -65,31 +64,6 @@ def set_agent_model(base: OrgPath, agent: str, key: str) -> bool:
     return True
 
 
-def set_json_value(raw: bytes, keys: list[str], value: Any) -> bytes:
-    """Return a JSON file with a value replaced or added; the layout of the rest stays unchanged.
-
-    >>> set_json_value(b'{"a":  {"b": [1, 2]}}', ["a", "b"], "c")
-    b'{"a":  {"b": "c"}}'
-    """
-    updated = _set_nested(parse(raw, allow_bom=True), keys, value)
-    text = raw.decode("utf-8", "surrogateescape")
-    changed = _replace_value(text, keys, value).encode("utf-8", "surrogateescape")
-    return preserve_layout(changed, updated)
-
-
-def _replace_value(text: str, keys: list[str], value: Any) -> str:
-    bom = "\ufeff" if text.startswith("\ufeff") else ""
-    text = text.removeprefix(bom)
-    line, column = locate(text, "".join(f"/{key}" for key in keys))
-    if not line:
-        return text
-    key_offset = sum(len(text_line) for text_line in text.splitlines(keepends=True)[: line - 1]) + column - 1
-    begin = text.index(":", key_offset + len(json.dumps(keys[-1]))) + 1
-    begin += len(text[begin:]) - len(text[begin:].lstrip())
-    _, end = json.JSONDecoder().raw_decode(text, begin)
-    return f"{bom}{text[:begin]}{to_line(value)}{text[end:]}"
-
-
 def _insert_before_default(raw: bytes, key: str, value: Any) -> bytes:
     """Return a models file with a further entry in front of the default entry."""
     text = raw.decode("utf-8", "surrogateescape")
@@ -104,40 +78,8 @@ def _insert_before_default(raw: bytes, key: str, value: Any) -> bytes:
     return preserve_layout(changed, updated)
 
 
-def _set_nested(value_tree: Any, keys: list[str], value: Any) -> Any:
-    first, *inner_keys = keys
-    return {**value_tree, first: _set_nested(value_tree.get(first, {}), inner_keys, value) if inner_keys else value}
-
-
 def get_builtin_entry(base: OrgPath, key: str) -> dict[str, Any]:
     """Return the entry of a built-in key without an entry in the file."""
     entry = load_config(base).model(key)
     defaults = {field.name: {} if field.default is MISSING else field.default for field in fields(entry)}
     return {name: getattr(entry, name) for name in defaults if getattr(entry, name) != defaults[name]}
-
-
-# --- lists ----------------------------------------------------------------------------------------
-
-
-def append_item(base: OrgPath, agent: str | None, keys: tuple[str, ...], item: str) -> str:
-    """Append an item to a list of a resume, or of `config/org.json` (None).
-
-    Returns: the changed file, or an empty string if the list contains the item or `*`.
-
-    Raises: ConfigError if the resulting resume would be invalid.
-    """
-    file = paths.ORG_FILE if agent is None else paths.resume_file(agent)
-    with edit_file(base, file) as locked_file:
-        document: dict[str, Any] = parse(locked_file.raw, allow_bom=True)
-        parent = document
-        for key in keys[:-1]:
-            parent[key] = parent = dict(parent.get(key) or {})
-        items = parent.get(keys[-1]) or []
-        if item in items or "*" in items:
-            return ""
-        parent[keys[-1]] = [*items, item]
-        content = dump_pretty(document)
-        if agent:
-            decode_resume(agent, content)
-        locked_file.publish(content)
-    return file

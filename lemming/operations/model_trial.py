@@ -27,8 +27,8 @@ from lemming.kernel.turn.prompt_prefix import has_native_tools
 from lemming.kernel.turn.reply_schemas import reply_schema
 from lemming.kernel.turn.turn_prompt import full_prefix
 from lemming.libraries.compatible_servers import FALLBACKS
-from lemming.libraries.settings_edits import edit_file
-from lemming.operations.choose_model import get_builtin_entry, set_json_value
+from lemming.libraries.settings_edits import edit_file, set_json_value
+from lemming.operations.choose_model import get_builtin_entry
 from lemming.operations.model_prices import find_price
 from lemming.operations.trial_forms import ACTIONS, NATIVE, PLAIN, VERDICT_LABELS, WayResult, WayTrial, choose_way
 

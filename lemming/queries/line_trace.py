@@ -9,7 +9,7 @@ from lemming.journal_tools.recorded_tick import RecordedTurn, ToolUse, load_tick
 from lemming.kernel.base.errors import CorruptState, UsageError
 from lemming.kernel.base.integers import parse_int
 from lemming.kernel.base.turn_numbers import NUMBERS_PER_TURN, turn_key
-from lemming.kernel.inboxes.capability_state import find_call_notes
+from lemming.kernel.journal.capability_queries import find_call_notes
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.plugins.capability_loader import find_fact
 from lemming.obligations.org_requests import load_requests

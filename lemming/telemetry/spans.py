@@ -18,7 +18,7 @@ from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import OUTCOME_CODES, ConfigError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.redaction.secrets import strip_userinfo
-from lemming.kernel.inboxes.capability_state import StateQuery, find_call_notes
+from lemming.kernel.journal.capability_queries import StateQuery, find_call_notes
 from lemming.kernel.journal.journal_records import (
     ModelFailed,
     ModelReplied,

@@ -12,7 +12,7 @@ from lemming.cli import run
 from lemming.engine import run_once
 from lemming.journal_tools.replay.tick_replay import replay_ticks
 from lemming.kernel.base.errors import ConfigError
-from lemming.kernel.inboxes.capability_state import CallNote, StateQuery
+from lemming.kernel.journal.capability_queries import CallNote, StateQuery
 from lemming.kernel.plugins.plugin_registry import unregister
 from lemming.kernel.turn.descriptions import AuxiliaryPrompt
 from lemming.kernel.turn.turn_hooks import Capability

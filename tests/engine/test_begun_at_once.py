@@ -18,7 +18,7 @@ from lemming.kernel.base.errors import DiskError
 from lemming.kernel.base.jsontext import dump_pretty
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event, ModelAsked
-from lemming.kernel.tick.threads import TurnLock
+from lemming.kernel.tick.turn_threads import TurnLock
 from lemming.operations.turns.parallel_turns import run_turns
 from lemming.operations.turns.turn_dependencies import TurnWaits
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say

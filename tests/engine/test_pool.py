@@ -10,7 +10,7 @@ from queue import SimpleQueue
 
 from patience import PATIENCE_S
 
-from lemming.kernel.tick.threads import Pool, TurnLock
+from lemming.kernel.tick.turn_threads import Pool, TurnLock
 
 
 def test_a_thread_that_is_done_is_used_again() -> None:

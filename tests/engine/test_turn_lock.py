@@ -11,7 +11,7 @@ from concurrent.futures import Future
 import pytest
 from patience import PATIENCE_S, until
 
-from lemming.kernel.tick.threads import TurnLock, get_released_turn_lock, wait_for_result
+from lemming.kernel.tick.turn_threads import TurnLock, get_released_turn_lock, wait_for_result
 from lemming.libraries.concurrency import async_calls
 from lemming.libraries.concurrency.async_calls import PoliteSelector
 

@@ -24,7 +24,7 @@ from lemming.kernel.journal.engine_events import Event
 from lemming.kernel.journal.journal_records import TurnEnded, TurnStarted
 from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.providers import LLMProvider, register_provider
-from lemming.kernel.tick.threads import TurnLock
+from lemming.kernel.tick.turn_threads import TurnLock
 from lemming.kernel.tools import Places, Tool, ToolRegistry, ToolResult, get_toolset
 from lemming.operations.turns.parallel_turns import run_turns
 from lemming.operations.turns.turn_dependencies import TurnDependencies, TurnWaits, find_waits

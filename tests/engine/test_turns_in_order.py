@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from lemming.kernel.tick.threads import TurnLock
+from lemming.kernel.tick.turn_threads import TurnLock
 from lemming.operations.turns.parallel_turns import FinishedAgents, run_turns
 from lemming.operations.turns.turn_dependencies import TurnWaits
 

@@ -43,7 +43,7 @@ from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.org.resume import Agent
 from lemming.kernel.plugins.plugin_registry import load_plugins
-from lemming.kernel.tick.threads import get_pool
+from lemming.kernel.tick.turn_threads import get_pool
 from lemming.libraries.concurrency.supervised_threads import start_supervised_thread
 
 HOST, PORT = "127.0.0.1", 8420

@@ -37,7 +37,7 @@ from lemming.kernel.base.errors import UsageError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.untrusted_quoting import escape_markers
 from lemming.kernel.files.stat_cache import is_folder
-from lemming.kernel.inboxes.capability_state import find_call_notes
+from lemming.kernel.journal.capability_queries import find_call_notes
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tools import iter_shipped_tools
 from lemming.libraries.lenient_json import parse_or_default

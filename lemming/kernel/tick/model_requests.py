@@ -17,7 +17,7 @@ from lemming.kernel.base.errors import (
     TurnTooLong,
 )
 from lemming.kernel.files.fast_decoder import MAX_AMOUNT
-from lemming.kernel.inboxes.capability_state import StateQuery
+from lemming.kernel.journal.capability_queries import StateQuery
 from lemming.kernel.journal.journal_file import Journal
 from lemming.kernel.journal.journal_records import ModelFailed, ModelReplied, ModelReserved
 from lemming.kernel.journal.write_offs import NO_WRITE_OFF, WriteOff, find_unsettled, sum_write_offs

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lemming.kernel.base.clock import elapsed_ms
 from lemming.kernel.base.contract import ToolCall
 from lemming.kernel.journal.turn_report import GateVerdict
-from lemming.kernel.tick.threads import get_pool
+from lemming.kernel.tick.turn_threads import get_pool
 from lemming.kernel.tools import EngineTool, Tool, ToolResult
 from lemming.kernel.tools.tool_context import ToolContext
 

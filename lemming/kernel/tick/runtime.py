@@ -36,8 +36,8 @@ from lemming.kernel.plugins.plugin_registry import load_installed_plugins, load_
 from lemming.kernel.providers import Reply, Request, provider_names
 from lemming.kernel.tick.error_boundary import EngineStopped
 from lemming.kernel.tick.model_backends import Backends
-from lemming.kernel.tick.threads import TurnLock
 from lemming.kernel.tick.tick_hooks import previous_reading
+from lemming.kernel.tick.turn_threads import TurnLock
 from lemming.kernel.tools import get_server_sources, refresh_tools
 
 if TYPE_CHECKING:

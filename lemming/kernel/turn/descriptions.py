@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from lemming.kernel.agents import Agent, Survey
-from lemming.kernel.inboxes.capability_state import D, Query, StateQuery
+from lemming.kernel.journal.capability_queries import D, Query, StateQuery
 from lemming.kernel.journal.ledger import AgentState
 from lemming.kernel.org.config import Config, load_config
 from lemming.kernel.org.organisation import Organisation

@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from lemming.kernel.base.blocking_deadline import NEVER, wait_slices
 from lemming.kernel.base.errors import RequestRejected, Unavailable
 from lemming.kernel.llm.model_call import timeout_error
-from lemming.kernel.tick.threads import TurnLock, get_released_turn_lock, wait_for_result
+from lemming.kernel.tick.turn_threads import TurnLock, get_released_turn_lock, wait_for_result
 
 _CLOSE_TIMEOUT_S = 2.0
 MAX_TURNS_AHEAD = 20

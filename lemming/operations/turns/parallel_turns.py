@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from lemming.kernel.llm.call_batching import CallBatcher
-from lemming.kernel.tick.threads import TurnLock, get_pool
+from lemming.kernel.tick.turn_threads import TurnLock, get_pool
 from lemming.operations.turns.lanes import Item, Lane, ReadyTurns
 from lemming.operations.turns.turn_dependencies import TurnWaits
 
