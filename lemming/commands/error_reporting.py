@@ -157,6 +157,17 @@ _NO_OPTION = re.compile(r"(No such option: --(\S+)) \(Possible options: (.*)\)")
 """Messages of the command-line parser for an unknown value, command or option."""
 
 
+def _describe_required(context: Any) -> str:
+    """Return a command with the options and arguments that it requires, as in `lemming fork --at TICK DIR`."""
+    required = [parameter for parameter in context.command.params if parameter.required]
+    required.sort(key=lambda parameter: parameter.param_type_name == "argument")
+    parts = [context.command_path]
+    for parameter in required:
+        parts += [] if parameter.param_type_name == "argument" else [parameter.opts[0]]
+        parts.append(str(parameter.metavar or parameter.name).upper())
+    return " ".join(parts)
+
+
 def _to_usage_error(error: typer.TyperException, command: str) -> UsageError:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else command
@@ -172,6 +183,8 @@ def _to_usage_error(error: typer.TyperException, command: str) -> UsageError:
 
         (item,) = cause.errors()
         message = message.replace(item["msg"], describe_validation_error(item))
+    if context and message.startswith("Missing "):
+        hint = f"{_describe_required(context)} (`{command} --help`)"
     if choice := _CHOICE.search(message):
         hint = did_you_mean(choice[1], re.findall(r"'([^']*)'", choice[2])) or hint
     elif unknown_command := _NO_COMMAND.match(message):

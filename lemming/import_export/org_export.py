@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +22,8 @@ from lemming.kernel.tick.tick_counter import load_tick
 Json = dict[str, Any]
 MAX_FILE_BYTES = 64 << 10
 _EXPORTED_PATHS = ("AGENTS.md", "agents", "config", "evals", "shared", "skills", "tools")
-_PROCESSED_FOLDER = "done"  # processed files of a folder channel
+_RECEIVED_FOLDERS = ("answers", "done", "failed")
+"""Folders of a folder channel with what was said: no document may give it to somebody else."""
 
 
 def export_org(org: Organisation, template: Mapping[str, bytes]) -> tuple[Json, list[str]]:
@@ -31,8 +33,7 @@ def export_org(org: Organisation, template: Mapping[str, bytes]) -> tuple[Json, 
     invalid or missing settings: a document without gates would mean an organisation without gates.
     """
     base = org.base
-    load_config(org)
-    survey = survey_agents(org)
+    config, survey = load_config(org), survey_agents(org)
     for error in survey.broken.values():
         raise error
     agents = {}
@@ -51,7 +52,9 @@ def export_org(org: Organisation, template: Mapping[str, bytes]) -> tuple[Json, 
             settings = parse(fs.read_bytes(base / file, LIMIT_BYTES), allow_bom=True)
             new_settings = parse(template.get(file, b"{}"))
             parts[part] = {key: settings[key] for key in settings if (key, settings[key]) not in new_settings.items()}
-    files, omitted = _export_files(base, template)
+    folders = [entry.options.get("path", "") for entry in config.models.values() if entry.provider == "folder"]
+    received = frozenset(f"{os.path.normpath(str(folder))}/{name}" for folder in folders for name in _RECEIVED_FOLDERS)
+    files, omitted = _export_files(base, template, received)
     document = {"agents": agents, **parts, "files": files, "trust": dict(_iter_trust_labels(org, survey, files))}
     return {part: value for part, value in document.items() if value}, omitted
 
@@ -64,10 +67,10 @@ def _iter_trust_labels(org: Organisation, survey: Survey, files: Json) -> Iterat
     yield from require_fact("trust.untrusted_files")(org, config, survey.agents, load_tick(org), files)
 
 
-def _export_files(base: Path, template: Mapping[str, bytes]) -> tuple[Json, list[str]]:
+def _export_files(base: Path, template: Mapping[str, bytes], received: frozenset[str]) -> tuple[Json, list[str]]:
     exported: Json = {}
     omitted, total = [], 0
-    for path in _iter_paths(base):
+    for path in _iter_paths(base, received):
         raw = fs.read_bytes(base / path, MAX_FILE_BYTES + 1)
         total += len(raw)
         text = raw.decode("utf-8", "replace")
@@ -80,13 +83,14 @@ def _export_files(base: Path, template: Mapping[str, bytes]) -> tuple[Json, list
     return exported, omitted
 
 
-def _iter_paths(base: Path) -> Iterator[str]:
+def _iter_paths(base: Path, received: frozenset[str]) -> Iterator[str]:
     for top in _EXPORTED_PATHS:
         path_on_disk = base / top
         is_folder = path_on_disk.is_dir() and not path_on_disk.is_symlink()
         for file in sorted(path_on_disk.rglob("*")) if is_folder else [path_on_disk]:
             path = file.relative_to(base).as_posix()
-            is_exported = not any(part.startswith(".") or part == _PROCESSED_FOLDER for part in Path(path).parts)
+            is_hidden = any(part.startswith(".") for part in file.relative_to(base).parts)
+            is_exported = not is_hidden and received.isdisjoint(map(str, file.relative_to(base).parents))
             if is_exported and file.is_file() and not file.is_symlink() and is_allowed_file(path):
                 yield path
 

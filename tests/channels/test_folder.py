@@ -316,3 +316,13 @@ def test_why_does_not_lay_what_a_channel_brought_or_wrote_on_a_person(
     assert "[received by a channel]  What is new?" in typed_at(base, capsys)("why", entry.id).out
     origin = "[written by a person, or by the channel door]  Nothing."
     assert origin in typed_at(base, capsys)("why", "shared/drop/answers/question.txt.md").out
+
+
+@pytest.mark.parametrize(("kind", "warnings"), [("request", 1), ("message", 0)])
+def test_a_channel_that_may_not_read_who_answers_is_warned_of_where_it_asks(
+    base: Path, kind: str, warnings: int
+) -> None:
+    with_channel(base, {**DROP, "kind": kind})
+    door = base / "agents/door/resume.json"
+    door.write_text(door.read_text().replace('"desk"', ""))
+    assert len([*find_channel_problems(CheckSubject(org=Organisation(base), config=load_config(base)))]) == warnings

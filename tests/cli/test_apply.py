@@ -248,12 +248,18 @@ def test_an_export_leaves_out_what_is_no_text_and_what_was_said_and_writes_over_
     fs.write_atomic(base, "shared/picture.png", b"\xff\x00")
     fs.write_atomic(base, "shared/long.txt", b"x" * 70_000)
     fs.write_atomic(base, "shared/style.txt", "Größe\n".encode())
+    models = json.loads((base / "config/models.json").read_text())
+    models["drop"] = {"provider": "folder", "options": {"path": "./shared/drop/"}}
+    fs.write_atomic(base, "config/models.json", json.dumps(models).encode())
+    for path in ("drop/answers/a.md", "drop/done/a.txt", "drop/failed/b.txt", "drop/c.txt", "done/d.txt"):
+        fs.write_atomic(base, f"shared/{path}", b"text\n")
     ran = lemming("export", "org")
     assert "left out, no text or too long: shared/picture.png" in ran.err
     assert "shared/long.txt" in ran.err
     document = yaml.safe_load(ran.out)
     assert document["files"]["shared/style.txt"] == "Größe\n"
     assert not any("outbox" in path or "logs" in path for path in document["files"])
+    assert {path for path in document["files"] if "/d" in path} == {"shared/done/d.txt", "shared/drop/c.txt"}
     there = tmp_path / "there.yaml"
     there.write_text("mine")
     assert lemming("export", "org", "--output", str(there)).status == 2

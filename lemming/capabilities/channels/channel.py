@@ -120,6 +120,9 @@ class Channel(LLMProvider):
     to: str = ""
     """The agent that messages are for; empty: every reader of the channel's agent."""
 
+    kind: MessageKind = "request"
+    """The kind of the entries of messages that name none."""
+
     def call(self, model_name: str, messages: list[Any], temperature: float | None, **kwargs: Any) -> str:
         """Raise `RequestRejected`: a channel cannot be called like a model."""
         raise RequestRejected("a channel cannot be called as a model", where=model_name)

@@ -91,7 +91,8 @@ def find_channel_problems(subject: CheckSubject) -> Iterator[Problem]:
             hint = f'add "{name}" to its read_outboxes'
             message = f"{channel.to} may not read {name}: it does not see incoming messages"
             yield make_warning(message, "/permissions/read_outboxes", hint, resume_file(channel.to))
-        if not agent.may_read(channel.to):
+        is_one_way = channel.kind != "request" and not agent.permissions.read_outboxes
+        if not is_one_way and not agent.may_read(channel.to):
             hint = f'add "{channel.to}" to its read_outboxes'
             message = f"{name} may not read {channel.to}: its answers are not sent"
             yield make_warning(message, "/permissions/read_outboxes", hint, resume_file(name))
