@@ -295,7 +295,7 @@ def _set_up_batching(runtime: Runtime, journal: Journal) -> None:
     batch_context = BatchContext(
         make=runtime.backends.make_provider,
         live=runtime.complete_live,
-        record_sending=partial(runtime.record_sending, sync=False),  # by the announcement, for all calls at once
+        record_batched=runtime.record_batched,
         journal=journal,
         clock=runtime.clock.now,
         notify=runtime.notify,

@@ -53,7 +53,7 @@ class Desk:
             BatchContext(
                 make=self.provider,
                 live=lambda entry, request: RetryingLLMProvider(self.provider(entry)).complete(request),
-                record_sending=lambda agent: None,
+                record_batched=lambda agent: None,
                 journal=journal,
                 clock=self.clock.now,
                 notify=self.events.append,

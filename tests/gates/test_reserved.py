@@ -64,7 +64,8 @@ class Bank(Backend):
             raise Crash
         if what == "breaks":
             raise Unavailable("cut off")
-        return Reply(json.dumps(say("paid")), max_input_tokens(request), request.max_output_tokens)
+        rest_s = 30.0 if what == "rests" else 0.0
+        return Reply(json.dumps(say("paid")), max_input_tokens(request), request.max_output_tokens, rest_s=rest_s)
 
 
 register_provider("reserved_bank", Bank)
@@ -172,6 +173,24 @@ def test_a_turn_that_is_given_up_keeps_what_it_lost(base: Path) -> None:
         dies(base)
     ran = turns(base)["ada"]
     assert (ran.error, ran.lost and ran.lost["calls"], read_state(base, "ada").lost.calls) == ("Interrupted", 3, 3)
+
+
+def test_a_call_that_waits_at_a_kill_because_the_provider_asked_for_a_pause_has_cost_nothing(base: Path) -> None:
+    Bank.told, model = iter(["rests"]), {**MODEL, "max_concurrent": 4}
+    gates = [{"at": "spend", "calls": 9, "per": "agent", "then": "block"}]
+    agents = [resume(name, model={"key": "bank"}, permissions={"read_outboxes": []}) for name in ("ada", "bob")]
+    make_org(base, *agents, models={"bank": model}, org={"gates": gates, "executor": "serial"})
+    clock = SkippingClock()
+
+    def die(seconds: float) -> None:
+        raise Crash
+
+    clock.pause = die  # type: ignore[method-assign]
+    with pytest.raises(Crash):
+        run_once(base, clock=clock)
+    ended = {turn.agent: turn for turn in run_once(base, clock=SkippingClock()).turns}
+    assert [ended[name].calls for name in ("ada", "bob")] == [1, 1]
+    assert [read_state(base, name).lost.calls for name in ("ada", "bob")] == [0, 0]
 
 
 def test_without_limits_nothing_is_reserved(base: Path) -> None:

@@ -239,7 +239,12 @@ class Acting(Backend):
 def ask(backend: Backend, started: list[Request], **how: Any) -> Reply:
     request = Request("m", [{"role": "user", "content": "Go."}], agent="ada")
     sleep: Callable[[float], object] = lambda _: None  # noqa: E731
-    return RetryingLLMProvider(backend, sleep=sleep, **how).complete(request, on_start=started.append)
+
+    def on_start(sent: Request, acts_outside: bool) -> None:
+        assert acts_outside
+        started.append(sent)
+
+    return RetryingLLMProvider(backend, sleep=sleep, **how).complete(request, on_start=on_start)
 
 
 def test_a_call_is_announced_before_it_starts_and_its_reply_says_that_it_may_have_acted() -> None:

@@ -93,7 +93,7 @@ class BatchSender:
 
     def __init__(self, context: BatchContext) -> None:
         self._record, self._clock, self._notify = context.journal.append, context.clock, context.notify
-        self._stop, self._sleep, self._record_sending = context.stop, context.sleep, context.record_sending
+        self._stop, self._sleep, self._record_batched = context.stop, context.sleep, context.record_batched
 
     def send_batch(self, calls: list[BatchedCall]) -> BatchSent | None:
         """Send calls as one batch and return the `batch_sent` record, or None if the provider refuses."""
@@ -151,7 +151,7 @@ class BatchSender:
             items=[BatchItem(custom_id=c.custom_id, agent=c.key[0], call=c.key[1]) for c in calls],
         )
         for call in calls:
-            self._record_sending(call.request.agent)
+            self._record_batched(call.request.agent)
         self._record(announced, sync=True)
         return announced
 

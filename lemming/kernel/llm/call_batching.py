@@ -16,7 +16,7 @@ from lemming.kernel.providers import LLMProvider, Reply, Request
 class BatchContext(NamedTuple):
     """Environment of a tick's model calls for a batcher, with the `journal` of their records.
 
-    `make` makes a bare provider, `live` makes one call immediately, with retries. `record_sending` records
+    `make` makes a bare provider, `live` makes one call immediately, with retries. `record_batched` records
     an agent's call before the announcement of its batch. `journal` has the records of earlier attempts. If
     `sends` is False, the batcher only waits for batches of earlier attempts. `sleep` ends early when `stop` is
     set.
@@ -24,7 +24,7 @@ class BatchContext(NamedTuple):
 
     make: Callable[[ModelEntry], LLMProvider]
     live: Callable[[ModelEntry, Request], Reply]
-    record_sending: Callable[[str], None]
+    record_batched: Callable[[str], None]
     journal: Journal
     clock: Callable[[], datetime]
     notify: Observer

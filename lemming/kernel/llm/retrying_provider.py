@@ -37,7 +37,7 @@ class _Call:
     failures: list[ProviderError]
     on_delta: Callable[[str], object] | None = None
     on_retry: Callable[[ProviderError], None] | None = None
-    on_start: Callable[[Request], None] | None = None
+    on_start: Callable[[Request, bool], None] | None = None
     waited_s: float = 0.0
 
 
@@ -91,13 +91,13 @@ class RetryingLLMProvider(Backend):
         request: Request,
         on_delta: Callable[[str], object] | None = None,
         on_retry: Callable[[ProviderError], None] | None = None,
-        on_start: Callable[[Request], None] | None = None,
+        on_start: Callable[[Request, bool], None] | None = None,
     ) -> Reply:
         """Return the first reply. Raise the last attempt's `ProviderError` if all attempts fail.
 
         `on_delta` receives the text of each attempt as it is streamed. `on_retry` receives the error of a
         failed attempt before the next attempt, and its exceptions are passed on. `on_start` receives the request
-        just before each call of a provider that acts outside.
+        just before each call, after all waits, and True for a provider that acts outside.
         """
         turn = Deadline(request.turn_s, clock=self._clock) if request.turn_s < math.inf else None
         call = _Call(Deadline(request.deadline_s, clock=self._clock, outer=turn), [], on_delta, on_retry, on_start)
@@ -220,11 +220,10 @@ class RetryingLLMProvider(Backend):
             raise error from None
 
     def _call_backend(self, request: Request, call: _Call) -> Reply:
-        if not self.acts_outside:
-            return call_provider(self._provider, request, call.on_delta)
         if call.on_start:
-            call.on_start(request)
-        return call_provider(self._provider, request, call.on_delta)._replace(acted=True)
+            call.on_start(request, self.acts_outside)
+        reply = call_provider(self._provider, request, call.on_delta)
+        return reply._replace(acted=True) if self.acts_outside else reply
 
     def _pause_s(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None

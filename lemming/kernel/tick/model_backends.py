@@ -54,7 +54,7 @@ class Backends:
         request: Request,
         on_delta: Callable[[str], object] | None = None,
         before_retry: Callable[[ProviderError], None] | None = None,
-        on_start: Callable[[Request], None] | None = None,
+        on_start: Callable[[Request, bool], None] | None = None,
     ) -> Reply:
         """Call an entry's model with retries, a deadline and a circuit breaker (`RetryingLLMProvider.complete`)."""
         return self._get_provider(entry).complete(request, on_delta, before_retry, on_start)

@@ -139,7 +139,6 @@ class ModelRequests:
                 with self._runtime.turn_lock:
                     self.require_payment(entry, request, used)
                     self.admit(key, entry, request, used)
-                self._runtime.record_sending(request.agent)
 
         self._runtime.before_send[request.agent] = before_send
         self._runtime.before_retry[request.agent] = before_retry

@@ -216,25 +216,26 @@ class Runtime:
             for check in checks:
                 check(error)
 
-        self.record_sending(request.agent)
         on_delta = notify_delta if self.is_streaming else None
         checks = [check for check in (self.before_retry.get(request.agent), before_again) if check]
-        return self.backends.complete(entry, request, on_delta, run_checks, self._announce_call)
+        return self.backends.complete(entry, request, on_delta, run_checks, self._record_start)
 
-    def record_sending(self, agent: str, *, sync: bool = True) -> None:
-        """Record the maximum cost of an agent's model call where limits hold, as the call goes out.
-
-        After a kill during the call, the next run counts this cost. A call waiting for its batch has cost nothing.
-        """
+    def record_batched(self, agent: str) -> None:
+        """Record the maximum cost of an agent's model call, where limits hold, before its batch is announced."""
         if before_send := self.before_send.get(agent):
             before_send()
-            if sync and self.journal is not None:
-                self.journal.sync_agent(agent)
 
-    def _announce_call(self, request: Request) -> None:
-        """Announce a call that may act outside; from here on it is made at most once."""
-        if self.journal is not None:
+    def _record_start(self, request: Request, acts_outside: bool) -> None:
+        """Record the start of a call: its maximum cost where limits hold, and the announcement if it may act outside.
+
+        After a kill during the call, the next run counts the cost, and makes an announced call no more. A call waiting
+        for its batch or for the rate limits has cost nothing.
+        """
+        if before_send := self.before_send.pop(request.agent, None):
+            before_send()
+        if acts_outside and self.journal is not None:
             self.journal.append(ModelStarted(agent=request.agent, call=request.step))
+        if (acts_outside or before_send) and self.journal is not None:
             self.journal.sync_agent(request.agent)
 
     @cached_property
