@@ -107,3 +107,16 @@ def test_a_request_that_is_handed_on_reaches_who_may_not_read_its_asker(base: Pa
     tick(org)
     (request,) = lemming("requests", "--json").objects
     assert (request["holders"], request["out_of_reach"]) == (["bob"], [])
+
+
+def test_an_answered_request_names_who_held_it_last(base: Path, lemming: Lemming) -> None:
+    script = [
+        {"agent": "desk", "reply": calls(("hand_to_bob", {"message": "yours"}))},
+        {"agent": "bob", "reply": say("here", kind="response")},
+    ]
+    org = org_of(base, resume("desk", **HANDS_ON), resume("bob", **QUIET, **ONE), script=script)
+    ask(org, "desk")
+    for _ in range(2):
+        tick(org)
+    (line,) = [line for line in lemming("requests").out.splitlines() if "answered" in line]
+    assert "human > bob" in line

@@ -68,7 +68,7 @@ FIXES = {
     "AuthenticationFailed": "set the key that config/models.json names, or correct it",
     "CircuitOpen": "it is retried automatically; `lemming doctor` shows the error",
     "ConfigError": "lemming validate",
-    "LimitReached": "change the limit that the message names, or wait until its period is over: docs/models.md",
+    "LimitReached": "change what the message names, or wait until the period of the limit is over: docs/models.md",
     "OutOfCredits": "lemming credits grant {agent} AMOUNT",
     "Paused": "lemming unpause",
     "UnknownModel": "lemming models list",

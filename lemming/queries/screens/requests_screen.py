@@ -64,7 +64,8 @@ def make_request_row(
     tree_cost = describe_cost(costs.get_tree_cost(request, org_requests.requests)) if request.children else ""
     if tree_cost not in ("", cost):
         cost = f"total {tree_cost}, own {cost or 'none'}"
-    assignees = " ".join(request.assignees) or " ".join(request.targets)
+    last_holders = dict.fromkeys(assignment.assignee for assignment in request.assignments)
+    assignees = " ".join(request.assignees) or " ".join(last_holders)
     cells = {
         "state": describe_state(request, org_requests),
         "since": str(since),
