@@ -32,7 +32,7 @@ from lemming.commands.terminal import (
 from lemming.commands.trust import load_settings, require_workspace_trust
 from lemming.kernel.agents import Agent, load_agent, survey_agents
 from lemming.kernel.base.clock import SystemClock, timestamp
-from lemming.kernel.base.errors import OUTCOME_CODES, UsageError
+from lemming.kernel.base.errors import OUTCOME_CODES, DiskError, UsageError
 from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.base.name_patterns import is_match
 from lemming.kernel.base.redaction.secrets import redact_values
@@ -167,10 +167,15 @@ def new(
     if not (is_new or agent):
         hint = f"choose another name, or let an agent call it: lemming tools new {name} --agent AGENT"
         raise UsageError(f"{file} already exists", hint=hint)
-    if not any(Path(file).match(pattern) for pattern in config.org.tool_files):
-        append_item(base, None, ("tool_files",), _TOOL_FILES_PATTERN)
-    if caller and not any(is_match(name, tool_row) for tool_row in caller.permissions.tools):
-        append_item(base, caller.name, ("permissions", "tools"), name)
+    try:
+        if not any(Path(file).match(pattern) for pattern in config.org.tool_files):
+            append_item(base, None, ("tool_files",), _TOOL_FILES_PATTERN)
+        if caller and not any(is_match(name, tool_row) for tool_row in caller.permissions.tools):
+            append_item(base, caller.name, ("permissions", "tools"), name)
+    except DiskError:  # a repeat would be refused: the file exists
+        if is_new:
+            fs.remove(Path(base), file)
+        raise
     print_json("tool_file", {"file": file, "is_new": is_new, "agent": caller.name if caller else ""})
     print_data(str(Path(base) / file))
     if caller:

@@ -35,7 +35,7 @@ class Folder:
     def __init__(self, root: Path, relative: str) -> None:
         self._root, self.relative, self._mode = root, relative, file_mode(f"{relative}/.")
         try:
-            self._descriptor = _open_below_root(root, relative, make=True)
+            self._descriptor = _open_below_root(root, relative, [])
         except OSError as error:
             raise write_error(root, relative, error) from error
 
@@ -74,35 +74,52 @@ class Folder:
 class open_parent:  # noqa: N801 - used like a function; a class costs a third of a generator here
     """Context manager: open the parent folder of `relative` without following links; (descriptor, last name).
 
-    Every `OSError` of the block becomes a `DiskError` that names the file.
+    Every `OSError` of the block becomes a `DiskError` that names the file. Folders made for the file are then removed.
     """
 
     def __init__(self, root: Path, relative: str, *, make: bool = True) -> None:
-        self._root, self._relative, self._make = root, relative, make
+        self._root, self._relative = root, relative
+        self._new_folders: list[str] | None = [] if make else None
 
     def __enter__(self) -> tuple[int, str]:
         root, relative = self._root, self._relative
         parent_path, _, name = relative.rpartition("/")
         try:
             require_relative(relative)
-            self._folder = _open_below_root(root, parent_path, make=self._make)
+            self._folder = _open_below_root(root, parent_path, self._new_folders)
         except OSError as error:
+            self._remove_new_folders()
             raise write_error(root, relative, error) from error
         return self._folder, name
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         os.close(self._folder)
         if isinstance(error, OSError):
+            self._remove_new_folders()
             raise write_error(self._root, self._relative, error) from error
 
+    def _remove_new_folders(self) -> None:
+        """Remove the new folders, innermost first, unless another process has put a file there."""
+        with contextlib.suppress(OSError):
+            for path in reversed(self._new_folders or ()):
+                parent_path, _, name = path.rpartition("/")
+                parent = _open_below_root(self._root, parent_path)
+                try:
+                    os.rmdir(name, dir_fd=parent)
+                finally:
+                    os.close(parent)
 
-def _open_below_root(root: Path, relative: str, *, make: bool) -> int:
-    """Return the descriptor of a folder below `root`, optionally creating it. Raises `OSError`, also for a link."""
+
+def _open_below_root(root: Path, relative: str, new_folders: list[str] | None = None) -> int:
+    """Return the descriptor of a folder below `root`. Raises `OSError`, also for a link.
+
+    `new_folders`: gets the paths of new folders; None makes none.
+    """
     descriptor, path = os.open(root, _ROOT), ""
     try:
         for folder in relative.split("/") if relative else ():
             path += f"{folder}/"
-            inner = _open_subfolder(folder, descriptor, path if make else "")
+            inner = _open_subfolder(folder, descriptor, path, new_folders)
             os.close(descriptor)
             descriptor = inner
     except BaseException:
@@ -111,16 +128,17 @@ def _open_below_root(root: Path, relative: str, *, make: bool) -> int:
     return descriptor
 
 
-def _open_subfolder(name: str, parent_descriptor: int, path_to_make: str) -> int:
+def _open_subfolder(name: str, parent_descriptor: int, path: str, new_folders: list[str] | None) -> int:
     try:
         return os.open(name, _FOLDER, dir_fd=parent_descriptor)
     except FileNotFoundError:
-        if not path_to_make:
+        if new_folders is None:
             raise
     notify_observers("mkdir", name)
     with contextlib.suppress(FileExistsError):  # created by another process meanwhile
-        mode = _restrict_mode(_FOLDER_MODE) if _PRIVATE_FOLDER.match(path_to_make) else _FOLDER_MODE
+        mode = _restrict_mode(_FOLDER_MODE) if _PRIVATE_FOLDER.match(path) else _FOLDER_MODE
         os.mkdir(name, mode, dir_fd=parent_descriptor)
+        new_folders.append(path[:-1])
     return os.open(name, _FOLDER, dir_fd=parent_descriptor)
 
 
