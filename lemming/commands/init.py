@@ -25,9 +25,11 @@ from lemming.kernel.base.jsontext import dump_pretty, parse, to_line
 from lemming.kernel.files import fs
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.model_entries import ModelEntry
+from lemming.kernel.org.organisation import NEWEST_FORMAT
 from lemming.kernel.plugins.capability_loader import require_fact
 from lemming.libraries.atomic_folder import finish_staging, stage_org
 from lemming.libraries.optional_packages import can_serve, install_command
+from lemming.libraries.settings_edits import set_json_value
 from lemming.operations.choose_model import set_default_model
 from lemming.operations.model_detection import AvailableModel, detect_models, recommend_model
 from lemming.operations.permission_grants import PermissionGrants
@@ -228,7 +230,9 @@ def _create_org(base: Path, files: Mapping[str, bytes]) -> Iterator[Path]:
     """Create an organisation with these files; yield the staging folder for further files."""
     with stage_org(base, "init") as staged:
         for relative, content in files.items():
-            fs.write_atomic(staged, relative, content)
+            is_settings = relative == paths.ORG_FILE
+            new_content = set_json_value(content, ["format"], NEWEST_FORMAT) if is_settings else content
+            fs.write_atomic(staged, relative, new_content)
         yield staged
     with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
         PermissionGrants(base).mark_as_local()

@@ -103,6 +103,12 @@ def test_an_upgrade_that_was_cut_off_anywhere_is_done_again(old: Path, lemming: 
     assert [replayed.tick for replayed in replay_ticks(old, TICKS)] == TICKS
 
 
+@pytest.mark.parametrize("words", [["--template", "desk"], ["--template", "empty"], ["--template", "review"]])
+def test_a_new_organisation_has_the_newest_format(words: list[str], tmp_path: Path) -> None:
+    assert run(["init", str(tmp_path / "new"), *words]) == 0
+    assert plan_upgrade(tmp_path / "new") == {}
+
+
 def test_an_organisation_without_settings_can_be_upgraded(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
     run_once(base)
