@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,7 +28,7 @@ from lemming.journal_tools.repair.unknown_calls import mark_call, plan_retry, re
 from lemming.kernel.base.clock import SystemClock
 from lemming.kernel.base.errors import OrgBusy, UsageError
 from lemming.kernel.org.config import load_config
-from lemming.kernel.org.organisation import NEWEST_FORMAT, Organisation
+from lemming.kernel.org.organisation import NEWEST_FORMAT, Organisation, OrgPath
 from lemming.kernel.tick.runtime import Runtime
 from lemming.operations.format_upgrade import plan_upgrade
 from lemming.operations.format_upgrade import upgrade_files as do_upgrade
@@ -68,12 +71,12 @@ def repair(
     if (mark is not None) + retry != (call is not None):
         hint = "lemming repair --mark done 42/editor/0, or lemming repair --retry 42/editor/0"
         raise UsageError("a call requires either --mark or --retry", hint=hint)
-    with open_org(base, command="repair") as runtime:
-        if call is not None and retry:
+    with _open_to_repair(base, writes=yes or call is not None) as runtime:
+        if runtime and call is not None and retry:
             require_workspace_trust(base, is_trusted=trust, can_ask=not context.as_json)
             _retry_call(runtime, call, confirmed=yes)
             return
-        if call is not None:
+        if runtime and call is not None:
             marked, happened = mark_call(runtime.base, call, happened=mark == "done"), mark == "done"
             print_json("call_marked", {**marked.as_json(), "did happen": happened})
             outcome = f"{one_line(marked.summary, 200)} {'did happen' if happened else 'did not happen'}"
@@ -81,7 +84,7 @@ def repair(
             return
         repairs = find_repairs(base)
         to_do = [repair for repair in repairs if repair.steps]
-        archive_path = make_repairs(runtime, to_do) if yes and to_do else ""
+        archive_path = make_repairs(runtime, to_do) if runtime and yes and to_do else ""
     for listed in repairs:
         is_made = yes and bool(listed.steps)
         print_json("repair", {**listed.as_json(), "is_done": is_made, "aside": archive_path if is_made else ""})
@@ -92,6 +95,16 @@ def repair(
     print_notice(_format_summary(repairs, to_do, is_done=yes, archive_path=archive_path))
     if to_do and not yes:
         raise typer.Exit(_REPAIRS_PENDING_STATUS)
+
+
+@contextlib.contextmanager
+def _open_to_repair(base: OrgPath, *, writes: bool) -> Iterator[Runtime | None]:
+    """Hold the organisation's lock. A list of repairs needs none where no engine could write: on a read-only disk."""
+    if not writes and not os.access(f"{base}/agents", os.W_OK):
+        yield None
+        return
+    with open_org(base, command="repair") as runtime:
+        yield runtime
 
 
 def _retry_call(runtime: Runtime, call_id: str, *, confirmed: bool) -> None:

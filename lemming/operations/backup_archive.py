@@ -197,8 +197,11 @@ class _Unpacker:
             return
         self._bytes += info.size
         if self._bytes > self._max_bytes:
-            hint = f"if you trust it, run `lemming restore --max-bytes N`; {NOTHING_RESTORED}"
-            message = f"the backup must unpack to at most {self._max_bytes} bytes, got more"
+            # The sizes of later members are unknown until all data is unpacked: the usual limit is left for them.
+            enough = self._bytes + self._max_bytes
+            hint = f"if you trust it, run `lemming restore --max-bytes {enough}`; {NOTHING_RESTORED}"
+            got = f"{self._bytes} bytes up to {info.name[:200]!r}, which has {info.size}"
+            message = f"the backup must unpack to at most {self._max_bytes} bytes, got {got}"
             raise UsageError(message, hint=hint)
         if self._bytes > self._free_bytes:
             hint = f"free some space; {NOTHING_RESTORED}"

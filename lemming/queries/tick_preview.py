@@ -114,14 +114,14 @@ class TickPreview:
         unlimited_credits = AgentCredits(max_credits=None, soft_cap=allocation.soft_cap)
         other_allocations = {key: value for key, value in tick_context.config.allocations.items() if key != name}
         always_due_agent = replace(agent, credits=unlimited_credits, schedule=replace(agent.schedule, wake="always"))
-        prepared = gather_inputs(tick_context, name)
+        prepared = gather_inputs(tick_context, name, is_preview=True)
         if isinstance(prepared, TurnReason):  # otherwise decided by the turn: the agent's wake mode defines news
             unlimited = replace(
                 tick_context,
                 config=replace(tick_context.config, allocations=other_allocations),
                 survey=replace(tick_context.survey, agents={**tick_context.survey.agents, name: always_due_agent}),
             )
-            prepared = gather_inputs(unlimited, name)
+            prepared = gather_inputs(unlimited, name, is_preview=True)
         if isinstance(prepared, TurnReason):
             message = f"{name} would not be called now: {prepared.text}"
             raise UsageError(message, hint="see `lemming waiting` for what waits for a person")

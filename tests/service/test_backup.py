@@ -363,10 +363,14 @@ def test_what_becomes_a_thousand_times_longer_is_not_unpacked(
     with (base / "shared/zeros").open("wb") as zeros:
         zeros.truncate(300 << 20)  # a hole: it takes no room
     made(base, file)
-    with pytest.raises(UsageError, match="the backup must unpack to at most"):
+    with pytest.raises(UsageError, match="the backup must unpack to at most") as refused:
         restore_backup(file, place, max_bytes=299 << 20)
+    assert "'shared/zeros', which has 314572800" in refused.value.message
     assert not place.exists()
     assert file.stat().st_size * 100 + (256 << 20) < 300 << 20
     ran = lemming("restore", str(file), str(place))
     assert (ran.status, "--max-bytes" in ran.err) == (2, True)
     assert not place.exists()
+    enough = ran.err.partition("--max-bytes ")[2].partition("`")[0]
+    assert lemming("restore", str(file), str(place), "--max-bytes", enough).status == 0
+    assert (place / "shared/zeros").stat().st_size == 300 << 20

@@ -88,16 +88,19 @@ def gather_inputs(
     name: str,
     unwritten_files: UnwrittenFiles = NO_FILES,
     turn: FurtherTurn | None = None,
+    *,
+    is_preview: bool = False,
 ) -> GatheredInputs | TurnReason:
     """Gather the inputs of an agent's turn, or return the reason for no turn.
 
     `unwritten_files`: files of earlier turns that are not on disk yet, by `FileEffect.path_key`. `turn`: set for
-    a further turn of the tick, which serves a request or does not happen.
+    a further turn of the tick, which serves a request or does not happen. `is_preview`: its folders may be read-only.
 
     Raises a `LemmingError` for a problem of this agent alone: an unknown model key, a forbidden context file,
     a damaged ledger.
     """
-    tick_context.org.get_cache(OwnFolderCheck).require_valid(tick_context.agent(name).name)
+    if not is_preview:
+        tick_context.org.get_cache(OwnFolderCheck).require_valid(tick_context.agent(name).name)
     check = check_wake(tick_context, name, unwritten_files, turn)
     if isinstance(check, TurnReason):
         return check
