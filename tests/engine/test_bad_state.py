@@ -33,7 +33,10 @@ def org(base: Path) -> Path:
 
 FORGED = {"id": "abc", "tick": 0, "agent": "ada", "kind": "message", "payload": {}, "tags": [], "created_at": ""}
 NAMES = "use the folder and the file's name"
-COPIED = f"({NAMES}; if the whole folder was copied, remove its outbox and turns.jsonl)"
+COPIED = (
+    f"({NAMES}; if the whole folder was copied, remove its outbox and turns.jsonl; "
+    "if it was moved, move it back and use `lemming agents rename`)"
+)
 IDENTITY = f"({NAMES})"
 
 
