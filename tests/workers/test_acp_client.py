@@ -181,6 +181,20 @@ def test_a_question_without_input_has_the_change_and_not_only_its_title(tmp_path
     assert asked[0].input["content"][0]["new_text"] == "one"
 
 
+def test_inner_keys_of_a_question_are_as_on_the_wire_so_that_an_earlier_grant_answers_it(tmp_path: Path) -> None:
+    asked: list[PermissionQuestion] = []
+    link = {"type": "resource_link", "uri": "file:///run/a.txt", "name": "a.txt", "mimeType": "text/plain"}
+    content = [{"type": "content", "content": link}, {"type": "diff", "path": "/run/a.txt", "newText": "one"}]
+    run_script(
+        tmp_path, ask={"toolCallId": "c1", "kind": "edit", "title": "Writing a.txt", "content": content},
+        options=OPTIONS, permit=lambda question: "deny" if asked.append(question) else "allow",
+    )  # fmt: skip
+    assert asked[0].input["content"] == [
+        {"type": "content", "content": link},
+        {"type": "diff", "path": "/run/a.txt", "new_text": "one"},
+    ]
+
+
 def test_keys_that_differ_at_each_asking_are_no_part_of_a_question(tmp_path: Path) -> None:
     asked: list[PermissionQuestion] = []
     keys = {"command": ["ls"], "cwd": "/run", "call_id": "1", "turn_id": "2", "started_at_ms": 3}

@@ -45,7 +45,7 @@ from lemming.capabilities.workers.running.worker_run import run_harness
 from lemming.ext import ConfigError, describe_field, make_field
 from lemming.kernel.base import paths
 from lemming.kernel.base.errors import RequestRejected, Unavailable, Unusable
-from lemming.kernel.base.jsontext import dump_compact, parse
+from lemming.kernel.base.jsontext import dump_compact, is_equal_json, parse
 from lemming.kernel.base.redaction.secrets import redact_values
 from lemming.kernel.files import fs
 from lemming.kernel.files.json_documents import parse_document
@@ -268,11 +268,11 @@ def _to_text(messages: Sequence[Message]) -> str:
 
 def _make_permit(grants: Sequence[Mapping[str, Any]]) -> Any:
     """Return the answer to permission questions: what a person granted is allowed, all else waits for a decision."""
-    allowed = {dump_compact([grant["tool"], grant["input"]]) for grant in grants}
+    granted_calls = [[grant["tool"], grant["input"]] for grant in grants]
 
     def permit(question: PermissionQuestion) -> str:
-        call = dump_compact([question.tool, parse(dump_compact(dict(question.input)))])
-        return "allow" if call in allowed else "later"
+        call = [question.tool, parse(dump_compact(dict(question.input)))]
+        return "allow" if any(is_equal_json(call, granted) for granted in granted_calls) else "later"
 
     return permit
 

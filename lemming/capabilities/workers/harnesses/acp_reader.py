@@ -29,6 +29,7 @@ from lemming.libraries.optional_packages import install_command
 
 if TYPE_CHECKING:
     from acp import schema
+    from pydantic import BaseModel
 
 _STOP_ERRORS: dict[schema.StopReason, ErrorKind] = {
     "end_turn": "", "cancelled": "stopped", "max_turn_requests": "turns", "max_tokens": "model", "refusal": "model",
@@ -65,6 +66,13 @@ class _Messages:
 
     async def close(self) -> None:
         """Do nothing: the driver closes the pipes."""
+
+
+def _to_recorded_part(part: BaseModel) -> dict[str, Any]:
+    """Return a part of a call's content as grants have it: only the outer keys in snake case."""
+    values = part.model_dump(by_alias=True, exclude_unset=True)
+    keys = {name: field.alias or name for name, field in type(part).model_fields.items()}
+    return {name: values[key] for name, key in keys.items() if values.get(key) is not None}
 
 
 class AcpReader(OutputReader):
@@ -184,8 +192,7 @@ class AcpReader(OutputReader):
             arguments = {key: value for key, value in call.raw_input.items() if key not in _PASSING_KEYS}
         elif not arguments and call.title:
             # A grant is for exactly this input: the title alone would stand for any text of the file.
-            parts = [part.model_dump(exclude_none=True) for part in call.content or ()]
-            arguments = {"title": clean_text(call.title), "content": parts}
+            arguments = {"title": clean_text(call.title), "content": [*map(_to_recorded_part, call.content or ())]}
         self._calls[call.tool_call_id] = tool, arguments
         return tool, arguments
 
