@@ -47,7 +47,7 @@ def cost(
 
     Shows credits, dollars, tokens and calls. The rows add up to the ledgers exactly. Amounts in a ledger
     without a journal have their own row, "before tick N". Days follow the organisation's time zone, UTC by
-    default. Dollars are unknown if neither config/models.json nor the shipped list has a price; "or more"
+    default. Dollars read "no price" if neither config/models.json nor the shipped list has one; "or more"
     means that some calls have no price.
 
     \b

@@ -121,6 +121,8 @@ def _print_status(context: CommandContext, org_status: OrgStatus, waiting_line: 
     else:
         print_data(STATUS.empty)
     for issue in group_issues(org_status.issues):
+        if issue.about == "tick" and org_status.is_interrupted:
+            continue  # the first line says so, with more
         report_problem(context, issue, "issue")
     if warnings := len(org_status.survey.warnings):
         count = format_count(warnings, "warning")

@@ -16,13 +16,13 @@ def format_count(number: int | float, noun: str, plural: str = "") -> str:
 
 
 def format_usd(amount: float | None, *, calls: int = 1, unpriced: int = 0) -> str:
-    """Format the cost of calls; None means unknown. `unpriced`: number of further calls without a price.
+    """Format the cost of calls; None means that no call has a price. `unpriced`: number of further calls without a price.
 
     >>> format_usd(0.003), format_usd(0.003, unpriced=2), format_usd(None), format_usd(None, calls=0)
-    ('$0.0030', '$0.0030 or more', '$ unknown', '-')
+    ('$0.0030', '$0.0030 or more', 'no price', '-')
     """
     if amount is None:
-        return "$ unknown" if calls else "-"
+        return "no price" if calls else "-"
     return f"${amount:.4f}{' or more' if unpriced else ''}"
 
 

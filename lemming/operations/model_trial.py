@@ -101,7 +101,7 @@ class Trial:
         yield "schema", "held to one by the backend" if self.takes_schema else "in the prompt only"
         for part in self.left_out:
             yield "without", f"{part}: the server {FALLBACKS[part]}"
-        cost = "unknown" if self.cost_usd is None else f"${self.cost_usd:.6f}" if self.cost_usd else "$0"
+        cost = "no price" if self.cost_usd is None else f"${self.cost_usd:.6f}" if self.cost_usd else "$0"
         price = f"; {self.price}" if self.price else ""
         yield "cost", f"{self.input_tokens} tokens in, {self.output_tokens} out: {cost}{price}"
         yield "time", f"{self.duration_s:.1f} s"

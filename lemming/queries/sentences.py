@@ -110,7 +110,7 @@ def describe_entry(payload: Mapping[str, Any]) -> str:
 
 AGENT_STATES: Mapping[str, str] = {
     "waits": "waiting",
-    "out_of_credits": "out of credits",
+    "out_of_credits": "may not spend",
     "due": "idle",
     "news": "idle",
     "not_due": "idle",

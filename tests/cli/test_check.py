@@ -100,6 +100,15 @@ def test_some_are_asked_by_their_names(org: Path, lemming: Lemming) -> None:
     assert lemming("check", "validate") == lemming("validate")
 
 
+def test_a_counter_that_three_checks_cannot_read_is_one_error_of_doctor(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("human", model={"key": "human"}), script=[{"reply": say("fine")}])
+    run_once(base)
+    (base / "tick.json").unlink()
+    found = lemming("check", "--json").objects
+    told = [each["about"] for each in found if each.get("about") and "does not exist" in each["text"]]
+    assert told == ["tick", "repair"]
+
+
 def test_what_is_newest_is_looked_at_alone(org: Path, lemming: Lemming) -> None:
     for _ in range(3):
         run_once(org, clock=FrozenClock())

@@ -62,6 +62,7 @@ def test_with_json_the_error_is_an_object_on_standard_output(base: Path, lemming
     [
         (["run-onec"], 'there is no command "run-onec"', 'did you mean "run-once"?'),
         (["run-once", "--jsn"], "no such option: --jsn", "lemming run-once --help"),
+        (["models", "add"], 'there is no command "add"', "lemming models use MODEL"),
         (["prompt"], "missing argument 'AGENT'", "lemming prompt --help"),
         (["fork", "there"], "missing option '--at'", "lemming fork --at TICK DIR (`lemming fork --help`)"),
         (["schedule", "--why", "ada"], "requires 2 arguments", "lemming schedule --help"),

@@ -66,8 +66,8 @@ def test_status_shows_every_agent_and_the_last_tick(base: Path, lemming: Lemming
     lemming("run-once", "-q")
     lines = lemming("status").out.splitlines()
     assert lines[1] == "tick 2 is next; no engine is running"
-    assert lines[2] == "tick 1: 1 done, 1 entry, 1 call, 1 credit, 318 tokens in, 31 out, $ unknown"
-    assert lines[5].split() == ["ada", "scripted", "2", "done", "(1)", "1", "1", "of", "10", "$", "unknown"]
+    assert lines[2] == "tick 1: 1 done, 1 entry, 1 call, 1 credit, 318 tokens in, 31 out, no price"
+    assert lines[5].split() == ["ada", "scripted", "2", "done", "(1)", "1", "1", "of", "10", "no", "price"]
     assert lines[6].split() == ["bob", "scripted", "5", "-", "0", "0", "-"]
 
 

@@ -55,7 +55,7 @@ def test_a_screen_is_no_larger_than_the_terminal(desk: Path, width: int, lines: 
 def test_money_of_calls_without_a_price_is_not_said_to_be_none(desk: Path) -> None:
     shown = build_screen_data(Organisation(desk), 10)
     shown["header"]["spent"] |= {"dollars": 0.0, "unpriced": 2}
-    assert "credits, $ unknown" in render_screen(shown, 160, 10)[1]
+    assert "credits, no price" in render_screen(shown, 160, 10)[1]
 
 
 def test_what_is_broken_is_said_in_the_head(desk: Path, lemming: Lemming) -> None:

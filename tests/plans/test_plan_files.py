@@ -270,3 +270,12 @@ def test_a_key_that_is_none_in_a_step_fails_the_turn_and_asks_nobody(tmp_path: P
     (turn,) = (it for it in run_once(base).turns if it.agent == "desk")
     assert (turn.status, turn.entries) == ("failed", [])
     assert "/steps/0/verfy" in turn.reason
+
+
+def test_an_agent_with_a_broken_resume_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    base = planned_org(tmp_path, step("a", "ada", context=["last.ada"], verify={"ask": "ada"}))
+    (base / "agents/ada/resume.json").write_text("{")
+    problems = said(base)
+    assert {problem.message for problem in problems} == {"ada takes no turns: its resume is broken"}
+    assert {problem.severity for problem in problems} == {"warning"}
+    assert all("correct agents/ada/resume.json" in problem.hint for problem in problems)

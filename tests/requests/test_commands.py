@@ -242,7 +242,7 @@ def test_what_turns_for_requests_cost_is_added_up(base: Path, lemming: Lemming) 
     facts = lemming("requests", asked.id, "--json").objects[0]
     assert (facts["cost"]["calls"], facts["cost_with_children"]["calls"]) == (1, 2)
     assert facts["cost_with_children"]["credits"] == 2
-    assert "total 2 calls, 2 credits, $ unknown, own 1 call, 1 credit, $ unknown" in lemming("requests").out
+    assert "total 2 calls, 2 credits, no price, own 1 call, 1 credit, no price" in lemming("requests").out
 
 
 def test_what_a_person_was_shown_is_read(org: Path, lemming: Lemming) -> None:

@@ -24,6 +24,7 @@ from lemming.capabilities.plans.value_paths import find_references, split_refere
 from lemming.ext import AgentSubject, ConfigError, Problem, make_warning
 from lemming.kernel.access.allowed_paths import resolve_path
 from lemming.kernel.agents import Agent, survey_agents
+from lemming.kernel.base import paths
 from lemming.kernel.base.errors import PermissionDenied, ToolError
 from lemming.kernel.base.json_schema.schema_violations import describe_violations
 from lemming.kernel.base.jsontext import did_you_mean
@@ -69,6 +70,8 @@ DANGEROUS_CLASSES = ("send", "execute", "administer")
 class PlanValidationContext:
     """Agents, people and tools of the organisation, and the permissions of the plan's agent.
 
+    `broken_agents` have a resume that cannot be read: they exist, so a plan may name them, and its step waits.
+
     `tool_classes` maps known tools to their classes. An unknown tool may belong to a plugin, which is not imported for
     validation, unless `knows_all_tools`.
     """
@@ -76,7 +79,7 @@ class PlanValidationContext:
     def __init__(self, agent: Agent, config: Config, org: Organisation) -> None:
         self._agent, self._org, self._settings = agent, org, config.org
         survey = survey_agents(org)
-        self.agents, self.people = survey.agents, survey.find_people(config)
+        self.agents, self.people, self.broken_agents = survey.agents, survey.find_people(config), survey.broken
         self.planners = {name for name, candidate in self.agents.items() if is_planner(candidate, config)}
         self._tools = get_toolset(config.org, org).for_agent(agent.name)
         self.tool_classes = {name: self._tools[name].tool_class for name in self._tools}
@@ -172,9 +175,7 @@ def _asking_problems(name: str, pointer: str, agent: Agent, context: PlanValidat
         yield Problem(f"the plan of {name} must not ask {name}", pointer=pointer, hint=hint)
         return
     if name not in context.agents:
-        names = sorted(set(context.agents) - {agent.name})
-        hint = did_you_mean(name, names) or f"agents: {', '.join(names) or 'none'}"
-        yield Problem(f'there is no agent "{name}"', pointer=pointer, hint=hint)
+        yield _missing_agent_problem(name, pointer, {*context.agents, *context.broken_agents} - {agent.name}, context)
         return
     if not agent.may_read(name):
         hint = f'add "{name}" to permissions.read_outboxes in agents/{agent.name}/resume.json'
@@ -182,6 +183,15 @@ def _asking_problems(name: str, pointer: str, agent: Agent, context: PlanValidat
     if name not in context.people and not context.agents[name].may_read(agent.name):
         hint = f'add "{agent.name}" to permissions.read_outboxes in agents/{name}/resume.json'
         yield Problem(f"{name} may not read {agent.name}: the request would not arrive", pointer=pointer, hint=hint)
+
+
+def _missing_agent_problem(name: str, pointer: str, names: set[str], context: PlanValidationContext) -> Problem:
+    """Return the problem of an agent that cannot be asked: its resume is broken, or there is none."""
+    if name in context.broken_agents:
+        hint = f"correct {paths.resume_file(name)}; until then the step waits for its answer"
+        return make_warning(f"{name} takes no turns: its resume is broken", pointer=pointer, hint=hint)
+    hint = did_you_mean(name, sorted(names)) or f"agents: {', '.join(sorted(names)) or 'none'}"
+    return Problem(f'there is no agent "{name}"', pointer=pointer, hint=hint)
 
 
 def _planner_problems(name: str, pointer: str, agent: Agent, context: PlanValidationContext) -> Iterator[Problem]:
@@ -259,8 +269,7 @@ def _input_problems(action: StepAction, input_schema: Mapping[str, Any], base_po
 
 def _reading_problems(name: str, pointer: str, agent: Agent, context: PlanValidationContext) -> Iterator[Problem]:
     if name not in context.agents:
-        hint = did_you_mean(name, list(context.agents)) or f"agents: {', '.join(sorted(context.agents))}"
-        yield Problem(f'there is no agent "{name}"', pointer=pointer, hint=hint)
+        yield _missing_agent_problem(name, pointer, {*context.agents, *context.broken_agents}, context)
     elif not agent.may_read(name):
         hint = f'add "{name}" to permissions.read_outboxes in agents/{agent.name}/resume.json'
         yield Problem(f"{agent.name} may not read {name}", pointer=pointer, hint=hint)

@@ -53,7 +53,7 @@
   }
 
   function dollars(number, unpriced) {
-    if (number == null || (!number && unpriced)) return unpriced ? "$ unknown" : "–";
+    if (number == null || (!number && unpriced)) return unpriced ? "no price" : "–";
     const digits = number && number < 0.1 ? 4 : 2;
     return "$" + number.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: digits }) + (unpriced ? "+" : "");
   }

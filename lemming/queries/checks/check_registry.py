@@ -165,9 +165,11 @@ def run_checks(
 ) -> Iterator[tuple[Check, list[Problem]]]:
     """Run checks in order and yield each check with its problems.
 
-    An error raised by a check ends the run, or is yielded as a problem if `errors_as_problems` is set. Without the
-    flag, broken settings are the problems of the check of settings, and no problem of the others that need them.
+    An error raised by a check ends the run, or is yielded as a problem if `errors_as_problems` is set, once: a file
+    that several checks cannot read is one problem. Without the flag, broken settings are the problems of the check
+    of settings, and no problem of the others that need them.
     """
+    reported = set[Problem]()
     with hold_survey(run.org) if run.has_org_folder else contextlib.nullcontext():
         for check in checks:
             problems = list[Problem]()
@@ -178,7 +180,8 @@ def run_checks(
                 if error is run.config_error and check.scope == "settings":
                     problems = [*error.problems] if isinstance(error, ConfigError) else [to_problem(error)]
                 elif errors_as_problems:
-                    problems = [to_problem(error)]
+                    problems = [*{to_problem(error)} - reported]
+                    reported.update(problems)
                 elif error is not run.config_error:
                     raise
             yield check, problems

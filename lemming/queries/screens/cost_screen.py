@@ -88,7 +88,7 @@ def format_cost_usd(row: Cost) -> str:
     '$0.2304 or more'
     """
     if row.cost_usd is None:
-        return "unknown" if row.unpriced_calls else "-"
+        return "no price" if row.unpriced_calls else "-"
     return f"${format_amount(round(row.cost_usd, 12))}{' or more' if row.unpriced_calls else ''}"
 
 

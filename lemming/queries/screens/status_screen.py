@@ -12,6 +12,7 @@ from lemming.libraries.wording import format_usd
 from lemming.queries.org_status import AgentStatus, OrgStatus, load_org_status
 from lemming.queries.pending_questions import describe_pending
 from lemming.queries.screens.screen import Column, Screen
+from lemming.queries.sentences import AGENT_STATES
 
 Json = dict[str, Any]
 
@@ -30,7 +31,8 @@ def _format_next_turn(status: AgentStatus) -> str:
 def _format_last_turn(status: AgentStatus) -> str:
     """Return the outcome and the tick of the latest turn."""
     state = status.state
-    ending = f", {state.end.replace('_', ' ')}" if state.end not in ("", "waits") else ""
+    text = AGENT_STATES["out_of_credits"] if state.end == "out_of_credits" else state.end.replace("_", " ")
+    ending = f", {text}" if state.end not in ("", "waits") else ""
     return f"{state.status}{ending} ({state.tick})" if state.status else "-"
 
 

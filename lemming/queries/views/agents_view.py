@@ -213,7 +213,7 @@ _UNTIL = {
     "working": "now",
     "waits": "once it is answered",
     "paused": "once it is resumed",
-    "out_of_credits": "once it has credits",
+    "out_of_credits": "once it may spend",
     "nothing_new": "once something is new",
     "begun": "when the tick continues",
 }
