@@ -22,10 +22,7 @@ if not TYPE_CHECKING:
 
 
 def discover_agents(base_path: str | os.PathLike[str]) -> list[Agent]:
-    """Return all valid agents, sorted by name.
-
-    `survey_agents` also returns the problems of invalid agents.
-    """
+    """Return all valid agents, sorted by name. `survey_agents` also returns the problems of invalid agents."""
     return list(survey_agents(base_path).agents.values())
 
 

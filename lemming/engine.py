@@ -244,9 +244,6 @@ def _resolve_next_tick(runtime: Runtime, counted: int, journaled_ticks: list[int
     return next_tick.tick
 
 
-# --- opening an organisation to run ticks ---------------------------------------------------------
-
-
 BATCHES = "batches"
 
 

@@ -249,9 +249,6 @@ def _normalise_timeout(timeout_s: float | None) -> float | None:
     return None if timeout_s is not None and timeout_s > threading.TIMEOUT_MAX else timeout_s
 
 
-# --- acting for a person --------------------------------------------------------------------------
-
-
 PendingItem = str | PersonInboxItem
 """An item of a person's inbox, or the id of its request."""
 

@@ -326,9 +326,6 @@ def findings(
     raise typer.Exit(1 if check and result.rows else 0)
 
 
-# --- output ---------------------------------------------------------------------------------------
-
-
 def report_problem(
     context: CommandContext, problem: Problem, form: str, check: Check | None = None, label: str = ""
 ) -> None:

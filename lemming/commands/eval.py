@@ -164,9 +164,6 @@ def _confirm_trust(
     allow_code(copy)
 
 
-# --- output ---------------------------------------------------------------------------------------
-
-
 def _print_results(results: Sequence[Result]) -> None:
     from lemming.evals.suite import tally_results
 

@@ -253,9 +253,6 @@ def _print_rewind(result: RewindResult) -> None:
     print_notice(f"to tick {result.state.tick}: {summary}, {journal_count}{journals_text}")
 
 
-# --- differences in words -------------------------------------------------------------------------
-
-
 def changes_to_json(changes: StateDiff, *, only_stat: bool) -> dict[str, Any]:
     """Return the changed files as JSON; with `only_stat`, without the diff itself."""
     return {key: commit_row for key, commit_row in changes.as_json().items() if not (only_stat and key == "diff")}

@@ -248,9 +248,6 @@ def _validate(org: Organisation, config: Config, names: Iterable[str]) -> list[P
     return [*validate_config(org, config), *(item for name in names for item in validate_agents(org, config, name))]
 
 
-# --- preview of a document, computed in a temporary copy of the target ----------------------------
-
-
 class ChangePreview(NamedTuple):
     """Effects of a document: new code and permissions, loosened guards, and the resulting problems."""
 

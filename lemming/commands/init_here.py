@@ -187,9 +187,6 @@ def print_first_org(org: FirstOrg) -> None:
     print_notice("then: `lemming validate` names what is missing, `lemming doctor` shows this machine")
 
 
-# --- contents of the repository for coding agents --------------------------------------------------
-
-
 def survey_repository(folder: Path) -> RepositorySurvey:
     """Read the files for coding agents in a work tree. Links, too large files and broken files are only named."""
     source, items = ImportSource(folder), list[SurveyItem]()

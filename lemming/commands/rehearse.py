@@ -177,9 +177,6 @@ def _print_dry_run(rehearsal: RehearsalResult) -> None:
     print_notice("dry run: no model was called")
 
 
-# --- replay ---------------------------------------------------------------------------------------
-
-
 def replay(
     context: CommandContext,
     ticks: Annotated[

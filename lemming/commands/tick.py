@@ -66,9 +66,6 @@ def tick(
     print_data(f"totals    {describe_totals(count_turns(record))}")
 
 
-# --- for people ----------------------------------------------------------------------------------
-
-
 def _print_skipped(record: RecordedTick) -> None:
     for name, reason in record.plan.skipped.items():
         print_data(style_text(f"skipped   {name}: {one_line(reason, 400)}", "dim"))

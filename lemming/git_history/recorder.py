@@ -201,9 +201,6 @@ def _has_changes(files: list[str]) -> bool:
     return any(file != paths.TICK_FILE for file in files)
 
 
-# --- files outside the usual folders --------------------------------------------------------------
-
-
 def list_external_roots(base: OrgPath, agents: Iterable[Agent]) -> list[str]:
     """Return the external files and folders that capabilities search for the agents."""
     return sorted({root.path for root in _ask_users(OutsideRoot, base, agents)})

@@ -288,9 +288,6 @@ def _to_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else [value]
 
 
-# --- lines of errors ------------------------------------------------------------------------------
-
-
 _QUOTED = re.compile(r'"([^"]+)"')
 
 

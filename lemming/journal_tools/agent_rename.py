@@ -248,9 +248,6 @@ def _replace_creator(old: str, new: str, text: str) -> str:
     return re.sub(rf'("created_by"\s*:\s*){re.escape(old_json)}', rf"\g<1>{new_json}", text, count=1)
 
 
-# --- references to a removed agent ----------------------------------------------------------------
-
-
 _NAME_LISTS = (("permissions", "read_outboxes"), ("permissions", "read_memories"), ("team", "ask"), ("team", "hand_to"))
 
 

@@ -16,12 +16,7 @@ from pathlib import Path
 from lemming.git_history.git_repository import BRANCH, FOLDER, Repository
 from lemming.git_history.history_reader import NOW, Commit, FileChange, GitHistory, PastState, StateDiff, parse_commit
 from lemming.git_history.recorder import BY_HAND, ENGINE, format_message, format_tick_message
-from lemming.journal_tools.file_history import (
-    CURRENT_VERSION,
-    FileHistory,
-    FileVersion,
-    iter_tracked_files,
-)
+from lemming.journal_tools.file_history import CURRENT_VERSION, FileHistory, FileVersion, iter_tracked_files
 from lemming.kernel.base import paths
 from lemming.kernel.base.clock import parse_timestamp
 from lemming.kernel.base.errors import UsageError
@@ -158,9 +153,6 @@ def diff_file(file: str, old_content: bytes | None, new_content: bytes | None) -
     counts = [sum(line.startswith(sign) for line in lines[2:]) for sign in "+-"]
     text = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     return FileChange(file, kind, *counts), f"diff --git a/{file} b/{file}\n{text}"
-
-
-# --- a git history from the journals --------------------------------------------------------------
 
 
 _TICKS_PER_BATCH = 100

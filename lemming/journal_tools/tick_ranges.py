@@ -75,9 +75,6 @@ def select_ticks(text: str | None, available: list[int]) -> list[int]:
     return ticks
 
 
-# --- ticks without a journal ----------------------------------------------------------------------
-
-
 def find_lost_ticks(previous: int | None, predecessor: int | None) -> range:
     """Return the ticks with a removed journal between two journals; the later journal names `predecessor`.
 

@@ -124,9 +124,6 @@ def _flatten(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{key}", value
 
 
-# --- what shows in the middle of a tick ---------------------------------------------------------------------------
-
-
 def require_plain_state(name: str, state: AgentState, memories: Memories, loops: LoopSettings) -> None:
     """Raise `LeftToEngine` for an agent whose turn starts from what a capability keeps, or with a warning."""
     if state.requests or state.kept or state.expired_unread or state.passed_on or memories.problems:

@@ -44,10 +44,7 @@ def readable_digest(target: AllowedPath, staged: Mapping[str, bytes]) -> str | N
 
 
 def compute_visible_digest(target: AllowedPath, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> str:
-    """Return the SHA-256 of a file of any size, in hex, as this turn sees it.
-
-    Raises the errors of `read_text`.
-    """
+    """Return the SHA-256 of a file of any size, in hex, as this turn sees it. Raises the errors of `read_text`."""
     if target.path_key in removed:
         raise target.attempt.missing()
     if target.path_key in staged:

@@ -97,9 +97,6 @@ def _parse_value(field: Json, text: str) -> Any:
     return parse_or_default(text, text)
 
 
-# --- answers as typed values ----------------------------------------------------------------------
-
-
 Reading = tuple[Json, Callable[[Any], Any]]
 """A JSON Schema, and the conversion of a valid answer to a value."""
 MAX_REASONS = 5

@@ -157,8 +157,6 @@ class _OutboxScan:
         self.unusable: set[EntryName] = set()
 
 
-# --- which entries matter, kept -------------------------------------------------------------------
-
 MIN_ENTRIES_TO_CACHE = 1000
 """Number of entries that are faster to read than to check for changes."""
 

@@ -209,9 +209,6 @@ def _outcome_of_assignments(request: RequestView) -> End | None:
     return None if None in outcomes else "failed" if "failed" in outcomes else "refused"
 
 
-# --- all requests ---------------------------------------------------------------------------------
-
-
 def may_concern_requests(raw: bytes) -> bool:
     """Return True if an entry with these bytes may open, affect or end a request. Most entries do not."""
     # "\u00": JSON may spell any word with escapes

@@ -83,9 +83,6 @@ def _get_settings_file(agent: str | None) -> str:
     return paths.ORG_FILE if agent is None else paths.resume_file(agent)
 
 
-# --- looping agents -------------------------------------------------------------------------------
-
-
 BY_LOOP_BREAKER = "by the loop breaker"
 """The author of a pause, as the resume names it."""
 

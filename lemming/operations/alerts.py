@@ -204,9 +204,6 @@ def _load_state(org: Organisation) -> dict[str, dict[str, dict[str, Any]]]:
     }
 
 
-# --- commands -------------------------------------------------------------------------------------
-
-
 _STDERR_BYTES, _STDERR_WAIT_S = 4096, 0.5
 _INHERITED = (
     *("PATH", "HOME", "LANG", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ"),

@@ -89,9 +89,6 @@ class ArchiveDigest:
         return self._all.hexdigest()
 
 
-# --- restoring ------------------------------------------------------------------------------------
-
-
 NOTHING_RESTORED = "nothing was restored"
 _MANIFEST_LIMIT_BYTES, _MAX_MEMBERS = 64 << 20, 20_000_000
 _MAX_DEPTH, _MAX_NAME_CHARS = 200, 4096  # the longest path on Linux

@@ -34,14 +34,7 @@ from lemming.kernel.journal.journal_segments import SEALED_FOLDER, plain_ticks
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tick.tick_counter import load_tick
 from lemming.libraries.atomic_folder import require_outside
-from lemming.operations.backup_archive import (
-    EXCLUDED_NAMES,
-    MANIFEST,
-    SUFFIXES,
-    VERSION,
-    ArchiveDigest,
-    Manifest,
-)
+from lemming.operations.backup_archive import EXCLUDED_NAMES, MANIFEST, SUFFIXES, VERSION, ArchiveDigest, Manifest
 from lemming.operations.engine_lock import load_holder
 from lemming.operations.open_org import open_org
 

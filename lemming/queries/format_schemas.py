@@ -174,9 +174,6 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
 """The formats by name: the file, and the function that builds the schema."""
 
 
-# --- the pieces --------------------------------------------------------------------------------
-
-
 def _file_schema(kind: Any) -> Schema:
     """Return the schema of a file that people edit; the file may name its own schema."""
     foreign_keys = {f"^{FOREIGN_PREFIX}": {"description": "For other programs; LeMMing keeps it."}}

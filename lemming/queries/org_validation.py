@@ -164,9 +164,6 @@ def _drop_reported(problems: Iterable[Problem], error: ConfigError | None) -> It
     yield from (problem for problem in problems if problem.pointer not in pointers)
 
 
-# --- capabilities --------------------------------------------------------------------------------
-
-
 def run_capability_check(name: str, scope: Scope, subject: CheckSubject) -> Iterator[Problem]:
     """Yield problems found by a capability in a subject; a broken capability is a problem, too."""
     check = isolate_capability(lambda: find_check(name, scope, subject.config.org.plugins))
@@ -179,7 +176,7 @@ def run_capability_check(name: str, scope: Scope, subject: CheckSubject) -> Iter
 def _call_check(
     name: str, check: Callable[[CheckSubject], Iterable[Problem]], subject: CheckSubject
 ) -> Iterator[Problem]:
-    """Yield what a check finds.
+    """Yield the problems found by a check.
 
     A plugin's capability gets the agents that use it, a shipped one all: keys and files may be there without a use.
     """

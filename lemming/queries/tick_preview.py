@@ -1,7 +1,4 @@
-"""A preview of the next tick in the present state: the due agents and their prompts.
-
-Read-only, without a lock.
-"""
+"""A preview of the next tick in the present state: the due agents and their prompts. Read-only, without a lock."""
 
 from __future__ import annotations
 

@@ -221,10 +221,7 @@ def fold_journal(tick: int, raw: bytes) -> TickFacts:
 
 
 def _require_record(kind: str, line: Json) -> None:
-    """Raise InvalidRecord for a line that would make wrong facts.
-
-    People edit journals, and checksums need no key.
-    """
+    """Raise InvalidRecord for a line that would make wrong facts. People edit journals, and checksums need no key."""
     if kind in RECORDS:
         parse_record(line)
     elif not (isinstance(line.get("epoch", 1), int) and isinstance(line.get("agent", ""), str)):

@@ -154,9 +154,6 @@ def _to_any_value(value: Any) -> Json:
             return {"stringValue": str(value)}
 
 
-# --- collectors -----------------------------------------------------------------------------------
-
-
 ATTEMPTS = 6
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 DEADLINE_S = 30.0

@@ -135,9 +135,6 @@ def tree(base: Path, *, without: tuple[str, ...] = (".lemming", "logs")) -> dict
     }
 
 
-# --- a clock for tests of slow models -------------------------------------------------------------
-
-
 class FrozenClock:
     """A clock that advances only on request; for tests and replays."""
 

@@ -245,9 +245,6 @@ def _diff_effect(base: Path, effect: FileEffect, staged: Mapping[str, bytes]) ->
     yield from unified_diff(old, new, old_name, new_name, lineterm="")
 
 
-# --- entries, and models whose limit is reached: pure --------------------------------------------
-
-
 class EntryApprovals:
     """Questions of one turn. The snapshot holds the persons to ask: `askable` by gate, `spend` by limit."""
 

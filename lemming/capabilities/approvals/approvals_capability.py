@@ -252,8 +252,6 @@ def _is_approved(grant: Mapping[str, Any], sub_request: SubRequest, mail: MailVi
     )
 
 
-# --- validation of gates that ask persons: unknown persons, and missing permissions --------------
-
 Agents = Mapping[str, Agent]
 
 

@@ -127,8 +127,6 @@ class BatchQueue:
             call.reply, call.is_resolved = reply._replace(batched=True) if reply else None, True
             self._waiting -= 1
 
-    # --- one thread leads, the others wait -----------------------------------------------------------
-
     def _wait_for_work(self, call: BatchedCall) -> bool:
         """Wait; return True if this thread must do the pending work, or False if the call is resolved."""
         with self._changed:

@@ -150,7 +150,7 @@ def find_calendar_problems(subject: CheckSubject) -> Iterator[Problem]:
             hint = 'add "timezone" here, or for all in config/org.json'
             yield Problem(message, CALENDAR_FILE, pointer=f"{pointer}/cron", hint=hint)
         if job.agent in survey.broken:
-            continue  # told of its resume already
+            continue  # its resume is reported already
         if job.agent not in agents:
             hint = suggest_agent(job.agent, [*agents])
             yield Problem(f'there is no agent "{job.agent}"', CALENDAR_FILE, pointer=f"{pointer}/agent", hint=hint)

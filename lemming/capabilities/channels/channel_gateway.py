@@ -215,9 +215,6 @@ def _try_delivery(channel: Channel, context: ChannelContext, outgoing: OutgoingE
         context.log.append("delivered", context.now(), entry=outgoing.key, **answer_facts)
 
 
-# --- undelivered entries ----------------------------------------------------------------------------
-
-
 class _AddressedState:
     """Scan state of a channel: the names of each author, and the entries found."""
 

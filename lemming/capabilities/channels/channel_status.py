@@ -73,7 +73,7 @@ def find_channel_problems(subject: CheckSubject) -> Iterator[Problem]:
         agent = survey.agents[name]
         channel, _ = _make_channel(config, agent, org)
         if channel is None:
-            continue  # told of the model key already
+            continue  # its model key is reported already
         if not channel.to:
             if not any(other.may_read(name) for other in survey.agents.values()):
                 yield make_warning(
@@ -81,7 +81,7 @@ def find_channel_problems(subject: CheckSubject) -> Iterator[Problem]:
                 )
             continue
         if channel.to in survey.broken:
-            continue  # told of its resume already
+            continue  # its resume is reported already
         if channel.to not in survey.agents:
             hint = suggest_agent(channel.to, [*survey.agents])
             pointer = f"/{agent.model.key}/options/to"
@@ -96,9 +96,6 @@ def find_channel_problems(subject: CheckSubject) -> Iterator[Problem]:
             hint = f'add "{channel.to}" to its read_outboxes'
             message = f"{name} may not read {channel.to}: its answers are not sent"
             yield make_warning(message, "/permissions/read_outboxes", hint, resume_file(name))
-
-
-# --- the screen -------------------------------------------------------------------------------------
 
 
 def list_channels(org: Organisation) -> ScreenResult:

@@ -200,8 +200,7 @@ def _require_valid_fields(fields: Mapping[str, Any]) -> None:
         raise RequestRejected(f'"deadline" must be a number of ticks from 1 to {LAST_TICK}')
 
 
-# --- signatures of webhooks: Standard Webhooks 1.0 (standardwebhooks.com) and GitHub's --------------
-
+# Signatures of webhooks: Standard Webhooks 1.0 (standardwebhooks.com), and GitHub's.
 TOLERANCE_S = 300
 _PREFIX = "whsec_"
 

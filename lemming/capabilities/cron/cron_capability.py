@@ -72,8 +72,6 @@ def describe_due_times(due: DueTimes) -> str:
     )
 
 
-# --- the schedules ----------------------------------------------------------------------------------
-
 NO_ZONE = (
     'the cron expression requires a time zone (set "timezone" in the schedule, or for all agents in config/org.json)'
 )

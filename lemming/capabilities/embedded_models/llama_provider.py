@@ -192,8 +192,6 @@ def _request_body(request: Request) -> dict[str, Any]:
     return body
 
 
-# --- loading -----------------------------------------------------------------------------------
-
 _models: dict[tuple[int, Path, _Settings], _LoadedModel] = {}
 _loading = threading.Lock()
 

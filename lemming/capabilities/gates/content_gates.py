@@ -207,9 +207,6 @@ def _pass(effect: Any, name: str, value: Any) -> Interception:
     return None if value is getattr(effect, name) else pass_changed()
 
 
-# --- outputs -------------------------------------------------------------------------------------
-
-
 class OutputGates:
     """Output gates of a turn, and the judges of its call gates."""
 

@@ -275,9 +275,6 @@ def _possible_values(
     return None
 
 
-# --- paths in the conditions of gates that no argument of a tool can match -----------------------
-
-
 def validate_paths(
     gate: Gate, tests: Iterable[ConditionTest], inventory: Inventory, agent: Agent | None
 ) -> Iterator[Problem]:

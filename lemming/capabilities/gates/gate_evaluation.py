@@ -312,10 +312,7 @@ def _map_texts(content: Any, change: Callable[[str], str]) -> Any:
 
 
 def _find_disallowed_argument(gate: Gate, args: Any, call_args: Any) -> CheckFinding | None:
-    """Return a finding for the first argument with a disallowed value.
-
-    A missing argument counts as the empty text.
-    """
+    """Return a finding for the first argument with a disallowed value. A missing argument counts as the empty text."""
     for name, patterns in (gate.args or {}).items():
         allowed = [patterns] if isinstance(patterns, str) else patterns
         # `args` holds defaults, but an argument that the call left out counts as missing.
@@ -325,8 +322,6 @@ def _find_disallowed_argument(gate: Gate, args: Any, call_args: Any) -> CheckFin
             return CheckFinding(f'argument "{name}" is {text[:80]!r}; allowed: {", ".join(allowed)}'[:500])
     return None
 
-
-# --- functions that gates call by name -----------------------------------------------------------
 
 DEADLINE_S = 10.0
 CheckFunction = Callable[[Json], Any]

@@ -216,8 +216,9 @@ class Gate:
             amounts = '"credits", "dollars", "tokens" and "calls"'
             add = '"per": "agent", for example' if has_amount else '"credits": 100, for example'
             if has_amount and self.per:
-                by_model = '; to limit some models only: "when": {"field": "model", "op": "is", "value": "KEY"}'
-                hint = f"remove {findings[0]}{by_model * (findings[0] == 'models')}"
+                hint = f"remove {findings[0]}"
+                if findings[0] == "models":
+                    hint += '; to limit some models only: "when": {"field": "model", "op": "is", "value": "KEY"}'
                 raise TypeMismatch(f'a limit must stand without "{findings[0]}"', at=f"/{findings[0]}", hint=hint)
             raise TypeMismatch(f'a limit must have one of {amounts}, and "per"', hint=f"add {add}")
         if self.window is not None and self.per in (None, "turn"):

@@ -73,10 +73,7 @@ class GateJudges:
         self._resolver = PathResolver(turn.inputs.agent.name)
 
     def ask_judge(self, rule: GateRule, fields: Json) -> CheckFinding | None:
-        """Ask the judge of a gate about content.
-
-        Raises: CheckFunctionError if there is no verdict.
-        """
+        """Ask the judge of a gate about content. Raises: CheckFunctionError if there is no verdict."""
         turn, judge = self._turn, self._judges[rule.line]
         try:
             messages = build_gate_prompt(judge, turn.agent.name, turn.tick, fields)

@@ -58,10 +58,7 @@ def require_gate_exists(base: OrgPath, call: Json, agent: str) -> None:
 
 
 def preview_standing_approval(base: OrgPath, call: Json, agent: str) -> StandingApproval:
-    """Return the result of `add_standing_approval` without writing.
-
-    Raises `UsageError` if the gate is gone.
-    """
+    """Return the result of `add_standing_approval` without writing. Raises `UsageError` if the gate is gone."""
     require_gate_exists(base, call, agent)
     return StandingApproval(f"{call['gate']}/approved/{agent}", agent, call["tool"])
 

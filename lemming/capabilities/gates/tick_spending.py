@@ -151,9 +151,6 @@ def get_request_tick(request: str) -> int:
     return to_int(request.partition("/")[2].partition("_")[0])
 
 
-# --- spending that the limits of a tick count ---------------------------------------------------
-
-
 class SpendingScope(NamedTuple):
     """Spending counted by a limit: of these agents (None: all agents), for this request (empty: any request)."""
 

@@ -123,8 +123,6 @@ class AnthropicProvider(SdkBackend["AsyncAnthropic"]):
         return [part for part, field in fields_by_part.items() if field in sent and field not in extra_fields]
 
 
-# --- wire format of Anthropic's API: requests and answers ----------------------------------------
-
 _FINISHES: dict[str, Finish] = {"max_tokens": "length", "model_context_window_exceeded": "length", "refusal": "refusal"}
 
 

@@ -15,12 +15,7 @@ from weakref import WeakKeyDictionary
 
 from lemming.capabilities.hosted_models.answer_streams import AnswerStream, assemble_stream
 from lemming.capabilities.hosted_models.bounded_response import client_settings
-from lemming.capabilities.hosted_models.provider_http import (
-    C,
-    HttpBackend,
-    default_key_env,
-    error_body,
-)
+from lemming.capabilities.hosted_models.provider_http import C, HttpBackend, default_key_env, error_body
 from lemming.capabilities.hosted_models.rate_headers import with_limit_wait
 from lemming.ext import ConfigError
 from lemming.kernel.base.errors import ProviderError, TimedOut

@@ -10,9 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lemming.capabilities.judges.judges_settings import (
-    DEFAULT_POLICY,
-)
+from lemming.capabilities.judges.judges_settings import DEFAULT_POLICY
 from lemming.capabilities.judges.resolved_judges import ResolvedJudge
 from lemming.ext import VERDICT_SCHEMA, ContractError, TurnView
 from lemming.kernel.base.errors import OutOfCredits, ProviderError
@@ -62,10 +60,7 @@ def build_rubric_prompt(by: str, *, instructions: str, rubric: str, draft_text: 
 
 
 def build_gate_prompt(judge: ResolvedJudge, agent: str, tick: int, fields: Mapping[str, Any]) -> list[Message]:
-    """Return the prompt of a gate's judge.
-
-    Raises: NoVerdict for content too long to be judged as a whole.
-    """
+    """Return the prompt of a gate's judge. Raises: NoVerdict for content too long to be judged as a whole."""
     text = to_line(fields)
     if len(text) > MAX_CHARS:
         raise NoVerdict(f"it has {len(text)} characters, and a judge is asked about {MAX_CHARS} at most")

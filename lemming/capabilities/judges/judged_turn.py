@@ -142,10 +142,7 @@ class VerificationLoop:
     # --- writing again --------------------------------------------------------------------------
 
     def _request_rewrite(self, reason: str) -> End | None:
-        """Send the draft back for a rewrite.
-
-        Return the end of the turn with the new draft, or None without one.
-        """
+        """Send the draft back for a rewrite. Return the end of the turn with the new draft, or None without one."""
         turn, strategy_turn = self._turn, self._turn.strategy_turn
         messages = [*strategy_turn.conversation]
         if not messages:  # a strategy without model replies: its prompt and the draft

@@ -158,9 +158,6 @@ class JudgedDraft:
         return Rejected(f"refused: {asker} has your answer judged; answer it yourself")
 
 
-# --- validation of judges, and permissions for judge programs ------------------------------------
-
-
 def find_missing_judges(subject: AgentSubject) -> Iterator[Problem]:
     """Yield the names of missing judges."""
     for pointer, _, settings in iter_named_judges(subject.agent):

@@ -126,10 +126,7 @@ def get_judge_settings(owner: Agent | TeamMember) -> JudgeSettings | None:
 
 
 def parse_judge_settings(plain: Any, location: str) -> JudgeSettings:
-    """Return the judge settings in an untyped value.
-
-    Raises: Misfit with `location` for invalid settings.
-    """
+    """Return the judge settings in an untyped value. Raises: Misfit with `location` for invalid settings."""
     keys = [field_info.name for field_info in fields(JudgeSettings)]
     for key in plain if isinstance(plain, dict) else ():
         if key not in keys:

@@ -55,10 +55,7 @@ class ResolvedJudge:
 
 
 def load_recorded_judge(plain: Mapping[str, Any]) -> ResolvedJudge:
-    """Return the judge in a journal record.
-
-    Raises: ValueError for an invalid record.
-    """
+    """Return the judge in a journal record. Raises: ValueError for an invalid record."""
     judge: ResolvedJudge = to_value(ResolvedJudge, dict(plain))
     return judge
 
@@ -125,10 +122,7 @@ def resolve_judge(
     *,
     location: str = "",
 ) -> dict[str, Any]:
-    """Return a resolved judge.
-
-    `owner`: the naming agent, whose permissions apply to the policy file.
-    """
+    """Return a resolved judge. `owner`: the naming agent, whose permissions apply to the policy file."""
     location = location or (paths.resume_file(owner.name) if owner else "")
     by, policy = parse_judge_target(settings.by), settings.policy
     try:

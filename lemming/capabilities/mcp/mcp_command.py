@@ -178,11 +178,7 @@ def serve(
     """
     base = context.org
     require_sdk()
-    from lemming.capabilities.mcp.mcp_server import (
-        TOKEN_VARIABLE,
-        make_server,
-        serve_http,
-    )
+    from lemming.capabilities.mcp.mcp_server import TOKEN_VARIABLE, make_server, serve_http
 
     if write:
         require_workspace_trust(base, can_ask=http is not None)
@@ -199,9 +195,6 @@ def serve(
         print_notice(f"the token is that of {TOKEN_VARIABLE}" if configured else f"Authorization: Bearer {token}")
 
     serve_http(server, http, token, print_address)
-
-
-# --- the pieces ------------------------------------------------------------------------------------
 
 
 def _load_mcp_config(base: Organisation) -> McpConfig:

@@ -46,10 +46,7 @@ class OrgCommands:
         self._base, self._person_option = base, [f"--as={person}"] if person else []
 
     async def run_command(self, *arguments: str, limit_s: float = READ_LIMIT_S) -> str:
-        """Return the output of a command.
-
-        Raises: the SDK's `ToolError` with the command's error message.
-        """
+        """Return the output of a command. Raises: the SDK's `ToolError` with the command's error message."""
         from mcp.server.mcpserver.exceptions import ToolError
 
         process = await asyncio.create_subprocess_exec(
@@ -86,9 +83,7 @@ class OrgCommands:
         target: Annotated[str, Field(description="An entry's id, a file, or AGENT/memory/KEY.")],
         depth: Annotated[int, Field(ge=1, le=20)] = 3,
     ) -> str:
-        """Trace an entry, file or memory to the turn that wrote it, the inputs of the turn, and their
-        sources.
-        """
+        """Trace an entry, file or memory to the turn that wrote it, the inputs of the turn, and their sources."""
         return await self.run_command("why", "--depth", str(depth), "--json", "--", target)
 
     async def recent_entries(self, name: str) -> str:
@@ -112,10 +107,7 @@ class OrgCommands:
         conversation: Annotated[str, Field(description="Keeps it together with what was asked under this name.")] = "",
         timeout_s: Annotated[float, Field(ge=1, le=ASK_LIMIT_S, description="Wait no longer than this.")] = 300.0,
     ) -> str:
-        """Ask an agent as a person and wait for the answer.
-
-        Without an answer in time, the request stays open.
-        """
+        """Ask an agent as a person and wait for the answer. Without an answer in time, the request stays open."""
         options = [f"--conversation={conversation}"] if conversation else []
         options += [f"--timeout={timeout_s:g}", *self._person_option, "--json", "--quiet"]
         return await self.run_command("ask", *options, "--", agent, text, limit_s=timeout_s + READ_LIMIT_S)

@@ -190,8 +190,6 @@ class McpSession:
             return redacted_excerpt(text.splitlines()[-1], 300) if text else ""
         return ""
 
-    # --- transports -------------------------------------------------------------------------------
-
     async def _open_http(self, stack: contextlib.AsyncExitStack) -> Any:
         from mcp.client.streamable_http import streamable_http_client
 

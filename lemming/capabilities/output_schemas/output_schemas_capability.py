@@ -97,9 +97,6 @@ class AnswerSchemas:
         return effect.change(payload_rules=" ".join(rules), extra_values=extra_values)
 
 
-# --- validation of the key `output` of a resume --------------------------------------------------
-
-
 def find_output_typos(subject: AgentSubject) -> Iterator[Problem]:
     """Yield keywords of the schema that would check nothing."""
     output = get_output_settings(subject.agent)

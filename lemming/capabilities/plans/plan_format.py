@@ -240,8 +240,6 @@ def parse_plan(raw: bytes, file: str) -> Document[AgentPlan]:
     return parse_document(raw, file, AgentPlan, limit_bytes=PLAN_LIMIT_BYTES, unknown_key_policy="at the top")
 
 
-# --- transitions ------------------------------------------------------------------------------------
-
 EXITS = (END, FAIL)
 
 

@@ -275,9 +275,6 @@ def _reading_problems(name: str, pointer: str, agent: Agent, context: PlanValida
         yield Problem(f"{agent.name} may not read {name}", pointer=pointer, hint=hint)
 
 
-# --- silence is never a yes ---------------------------------------------------------------------
-
-
 def _default_problems(
     plan: AgentPlan, action: StepAction, step: StepDefinition, base_pointer: str, context: PlanValidationContext
 ) -> Iterator[Problem]:

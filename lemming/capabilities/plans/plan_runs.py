@@ -146,9 +146,6 @@ def describe_step(action: StepAction) -> str:
     return "decides"
 
 
-# --- the screens ------------------------------------------------------------------------------------
-
-
 def _describe_next_steps(plan: AgentPlan, step: StepDefinition) -> str:
     if not has_conditions(step):
         next_step = default_next_step(plan, step.name)

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from lemming.capabilities.plans.plan_format import is_planner, plan_file
-from lemming.capabilities.plans.plan_runs import (
-    PLANS,
-    RUNS,
-    STEPS,
-    get_plan_status,
-    list_steps,
-)
+from lemming.capabilities.plans.plan_runs import PLANS, RUNS, STEPS, get_plan_status, list_steps
 from lemming.commands.command_context import (
     AgentFallbackGroup,
     AgentName,

@@ -165,10 +165,7 @@ class Charges:
 
 
 def _allotted_share(sub_request: SubRequest, entry: OutboxEntry | None, unit: Unit) -> float:
-    """Return the budget share of a sub-request.
-
-    Ledgers of earlier versions have no share: compute the share then.
-    """
+    """Return the budget share of a sub-request. Ledgers of earlier versions have no share: compute the share then."""
     if sub_request.budget is not None:
         return sub_request.budget
     budget = get_budget(entry.payload) if entry else None

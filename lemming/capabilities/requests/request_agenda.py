@@ -87,10 +87,7 @@ class RequestAgenda(Agenda):
         self._sub_requests = SubRequestTracker(view, name, open_requests, self._resolver)
 
     def _can_continue(self, open_request: OpenRequest) -> bool:
-        """Return True if a request can continue now.
-
-        A request never continues while the asker's resume is broken.
-        """
+        """Return True if a request can continue now. A request never continues while the asker's resume is broken."""
         asker = open_request.request.partition("/")[0]
         # the asker's resume is broken: until its repair, the permitted recipients are unknown
         if asker in self._mail.known_names and asker not in self._mail.resumes:

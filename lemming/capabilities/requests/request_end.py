@@ -124,9 +124,6 @@ class RequestEnd:
         return replace(effect, entries=(), failure_entries=(*entries,), drops_files=True)
 
 
-# --- budgets ----------------------------------------------------------------------------------------
-
-
 def _add_budgets(request: CurrentRequest, entries: list[OutboxEntry], cost: float) -> list[OutboxEntry]:
     """Return a turn's entries with budgets added to questions and the amount spent added to the answer.
 

@@ -178,9 +178,6 @@ def is_awaited_entry(mail: MailView, entry: OutboxEntry, unshown: Collection[str
     return any(not resolved.is_resolved_for_assignee(name) for name in addressed_persons)
 
 
-# --- track the sub-requests of an agent: outcomes and returning answers --------------------------
-
-
 class SubRequestTracker:
     """The sub-requests of an agent's earlier turns, with their outcomes in the current tick."""
 

@@ -151,9 +151,6 @@ def _has_answer(selected: SelectContext, context: TurnContext) -> bool:
     return any(payload is not None and payload.get("status") != "failed" for payload in payloads)
 
 
-# --- find problems of teams and of open requests: missing permissions and unusable schemas -------
-
-
 def find_request_problems(subject: CheckSubject) -> Iterator[Problem]:
     """Yield a warning for each missing permission of an open request, and for each unusable schema."""
     try:

@@ -104,9 +104,6 @@ def external_files(base: OrgPath, agents: Iterable[Agent]) -> list[str]:
     return sorted(files)
 
 
-# --- validate an agent's guides and skills before a turn uses them -------------------------------
-
-
 def find_skill_problems(subject: AgentSubject) -> Iterator[Problem]:
     """Yield the problems of an agent's guides and skills. Without either, no file is read."""
     agent, config = subject.agent, subject.config

@@ -83,9 +83,6 @@ def _list_keys(context: ToolContext) -> list[str]:
     return sorted(staged.union(list_memories(context.base, context.agent.name)))
 
 
-# --- the tools `store_read` and `store_write` ----------------------------------------------------
-
-
 class _StoreTool(EngineTool):
     """A tool with access to the folder of the store only."""
 

@@ -12,11 +12,7 @@ from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation
 from lemming.kernel.tools.listing import load_found_tools
 from lemming.libraries.permission_bindings import code_permission, digest_files
-from lemming.libraries.tool_file_search import (
-    add_neighbour_modules,
-    find_empty_patterns,
-    find_files,
-)
+from lemming.libraries.tool_file_search import add_neighbour_modules, find_empty_patterns, find_files
 
 
 class ToolboxCapability(Capability):

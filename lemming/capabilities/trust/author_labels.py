@@ -127,10 +127,7 @@ class OrgTrustLabeler:
 
     @cached_property
     def _endorsements(self) -> dict[str, list[Endorsement]]:
-        """The endorsements by trusted persons, by subject.
-
-        A trusted person has at least the label of agents.
-        """
+        """The endorsements by trusted persons, by subject. A trusted person has at least the label of agents."""
         people = [name for name, agent in self._resumes.items() if self._config.is_person(agent)]
         by_subject: dict[str, list[Endorsement]] = {}
         for endorsement in self._org.get_cache(EndorsementLog).iter_from_people(people, self._tick):

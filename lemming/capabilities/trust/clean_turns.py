@@ -134,8 +134,6 @@ class CleanContextFilter:
         return {"tool": placeholder, "args": {}, "success": result["success"], "output": placeholder}
 
 
-# --- values without room for a sentence -----------------------------------------------------------
-
 # An agent that reads untrusted text may pass these values, and none of its sentences, to one that acts.
 
 MAX_BITS = 256
@@ -219,10 +217,7 @@ def _count_values(value: Any) -> int:
 
 
 def _count_bits(schema: Mapping[str, Any], value: Any) -> float:
-    """Return the bits of information in a value.
-
-    Raise `ValueError` for a possible sentence or a schema violation.
-    """
+    """Return the bits of information in a value. Raise `ValueError` for a possible sentence or a schema violation."""
     kind, form = schema.get("type"), schema.get("format")
     if isinstance(value, bool) or value is None:
         if (kind == "boolean" and value is not None) or (kind == "null" and value is None):

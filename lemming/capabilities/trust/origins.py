@@ -268,9 +268,6 @@ def _time_key(text: str) -> str:
     return text
 
 
-# --- values in entries ----------------------------------------------------------------------------
-
-
 def make_value_tags(values: Iterable[UntrustedValue]) -> list[str]:
     """Return the tags of an entry with untrusted values.
 

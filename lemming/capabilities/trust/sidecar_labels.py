@@ -70,10 +70,7 @@ def get_folder_label_path(folder: str) -> str:
 
 
 def _label_folder(folder: str) -> str:
-    """Return the folder for the sidecar labels of a folder's files.
-
-    No subfolder name equals a label's name.
-    """
+    """Return the folder for the sidecar labels of a folder's files. No subfolder name equals a label's name."""
     parts = ["@", *folder[1:].split("/")] if folder.startswith("/") else folder.split("/")
     names = [_short_name(f"{part}.d" if _LABEL_LIKE.search(part) else part) for part in parts if part]
     return "/".join([TRUST, *names])
@@ -171,10 +168,7 @@ class SidecarLabels:
         yield from sorted(paths)
 
     def _read_label(self, label_path: str) -> SidecarLabel | None:
-        """Return the sidecar label at a path, or None if absent.
-
-        A damaged label permanently means the lowest trust.
-        """
+        """Return the sidecar label at a path, or None if absent. A damaged label permanently means the lowest trust."""
         if label_path in self._staged:
             return _decode(self._staged[label_path])
         try:

@@ -127,8 +127,6 @@ class TurnLabels:
         )
 
 
-# --- rules without an author or a tool -----------------------------------------------------------
-
 VERIFIED = {"http": ("secret", "token"), "folder": ("owner",), "mail": (), "command": ()}
 """Fields verified by the shipped channels (docs/security.md); a plugin's channel may verify anything."""
 _LATER = 'set "may_be_absent": true if you add it later'

@@ -79,10 +79,7 @@ class TurnLabelState:
         self._open_folders.update(call_label.get("below", ()))
 
     def to_kept_result(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Return a result for the next turn.
-
-        Its arguments are text of this turn, so this turn's label applies too.
-        """
+        """Return a result for the next turn. Its arguments are text of this turn, so this turn's label applies too."""
         label = self.order.lowest((self.label, result.get("trust", AGENT)))
         values = [value.as_json() for value in self._find_values([result["args"], result["output"]])]
         result = {**result, VALUES: values} if values else result

@@ -93,12 +93,12 @@ class MergeReview:
         """Return the text of a file with the patch, or of the patch for an empty path. Raises `UsageError` for bytes."""
         patch = load_patch(org, args["patch"])
         if path:
-            engine_repository = open_workspace(org, args["workspace"])[1]
-            tree = apply_patch(engine_repository, args["base"], patch)
-            names = {to_text(name): blob for name, (_, blob) in list_tree(engine_repository, tree).items()}
+            engine_repo = open_workspace(org, args["workspace"])[1]
+            tree = apply_patch(engine_repo, args["base"], patch)
+            names = {to_text(name): blob for name, (_, blob) in list_tree(engine_repo, tree).items()}
             if path not in names:
                 raise UsageError(f"the patch leaves no file {path}", hint="edit the patch itself")
-            patch = engine_repository.read_blobs([names[path]])[0]
+            patch = engine_repo.read_blobs([names[path]])[0]
         try:
             return patch.decode()
         except UnicodeDecodeError as error:
@@ -107,25 +107,25 @@ class MergeReview:
 
     def require_sound(self, org: Organisation, args: Mapping[str, Any]) -> None:
         """Raise `LemmingError` if the branch is not free, or the stored patch is missing or not that of the call."""
-        repository, engine_repository = open_workspace(org, args["workspace"])
+        repository, engine_repo = open_workspace(org, args["workspace"])
         require_own_branch(repository, args["branch"], "NAME")
         load_patch(org, args["patch"])  # its file may have changed since
         key, cache = dump_compact(args), org.get_cache(_KnownPatches)
         if key not in cache.sound:
-            require_same(org, engine_repository, args)
+            require_same(org, engine_repo, args)
             cache.sound.add(key)
 
     def apply_edit(self, org: Organisation, args: Mapping[str, Any], edit: PatchEdit) -> Json:
         """Store the edited patch, and return the arguments of a call with it. Raises `UsageError` for a wrong patch."""
-        engine_repository, base = open_workspace(org, args["workspace"])[1], args["base"]
+        engine_repo, base = open_workspace(org, args["workspace"])[1], args["base"]
         patch = edit.patch or load_patch(org, args["patch"])
         try:
-            tree = apply_patch(engine_repository, base, patch, is_edited=True)
+            tree = apply_patch(engine_repo, base, patch, is_edited=True)
         except RepositoryError as error:
             raise UsageError(f"patch must apply to commit {base[:12]}: {_explain(patch, error.message)}") from error
         for path, text in edit.contents.items():
-            tree = replace_file(engine_repository, tree, path, text.encode())
-        changes = compare_trees(engine_repository, base, tree)
+            tree = replace_file(engine_repo, tree, path, text.encode())
+        changes = compare_trees(engine_repo, base, tree)
         if not changes.files:
             raise UsageError("patch must change a file, got no change", hint="lemming deny ID --reason TEXT")
         store_patch(org, changes.patch, sync=True)

@@ -104,9 +104,9 @@ class MergeTool(CallOnly):
             base_branch=settings.base,
         )  # fmt: skip
         call: Json = {"files": files, "insertions": insertions, "deletions": deletions, "paths": paths}
-        repository, engine_repository = open_workspace(context.org, workspace)
-        require_same(context.org, engine_repository, {**call, "flags": flags, "diff": diff, **vars(order)})
-        outcome = merge_tree(engine_repository, repository, order)
+        repository, engine_repo = open_workspace(context.org, workspace)
+        require_same(context.org, engine_repo, {**call, "flags": flags, "diff": diff, **vars(order)})
+        outcome = merge_tree(engine_repo, repository, order)
         if "conflict" in outcome:
             return ToolResult(False, dump_compact(_shorten_conflict(outcome)).decode())
         # No run goes on from this clone, also if the call is repeated after a kill.
@@ -122,13 +122,13 @@ def open_workspace(org: Organisation, workspace: str) -> tuple[UserRepository, E
     )
 
 
-def require_same(org: Organisation, engine_repository: EngineRepository, call: Mapping[str, Any]) -> None:
+def require_same(org: Organisation, engine_repo: EngineRepository, call: Mapping[str, Any]) -> None:
     """Make the tree of a call from its patch. Raises `ToolError` if a call does not describe its patch.
 
     A gate may have rewritten the call, or a person its record.
     """
-    rebuild_tree(engine_repository, call["base"], load_patch(org, str(call["patch"])), call["tree"])
-    for name, value in describe_changes(compare_trees(engine_repository, call["base"], call["tree"])).items():
+    rebuild_tree(engine_repo, call["base"], load_patch(org, str(call["patch"])), call["tree"])
+    for name, value in describe_changes(compare_trees(engine_repo, call["base"], call["tree"])).items():
         if call.get(name) != value:
             hint = "a gate cannot rewrite a patch: let it block, or ask a person who edits the patch"
             raise ToolError(f"merge: {name} must be that of the patch, got {to_line(call.get(name))[:200]}", hint=hint)
@@ -147,8 +147,6 @@ def _shorten_conflict(outcome: Json) -> Json:
         outcome = {**outcome, "conflict": texts}
     return outcome
 
-
-# --- the arguments of a call, and stored patches -------------------------------------------------
 
 DIFF_CHARS = 24_000
 SUMMARY_CHARS = 120

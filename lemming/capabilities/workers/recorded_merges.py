@@ -127,9 +127,6 @@ def _find_repository(git_dir: str) -> UserRepository | None:
     return None
 
 
-# --- the origin of a line ------------------------------------------------------------------------
-
-
 def find_line(org: Organisation, target: str, branch: str = "") -> tuple[LineTrace, str] | None:
     """Return the line at `PATH:LINE` and the call that merged it, or None for a path of no repository.
 

@@ -148,9 +148,6 @@ def _find_new_files(attempt: Attempt) -> Iterator[str]:
             return
 
 
-# --- the screen -------------------------------------------------------------------------------------
-
-
 _STATES = {"running": "running", "gone": "engine is gone: finished by the next run"}
 
 

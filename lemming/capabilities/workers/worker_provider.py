@@ -26,11 +26,7 @@ from lemming.capabilities.workers.attempts import (
     get_attempt,
 )
 from lemming.capabilities.workers.harnesses.harness_table import load_harness, with_command
-from lemming.capabilities.workers.harnesses.harness_types import (
-    HarnessEnd,
-    HarnessRun,
-    PermissionQuestion,
-)
+from lemming.capabilities.workers.harnesses.harness_types import HarnessEnd, HarnessRun, PermissionQuestion
 from lemming.capabilities.workers.harnesses.json_fields import OWN_TOKENS, JsonFields, RunTokens
 from lemming.capabilities.workers.repositories.engine_repository import (
     load_bundle,
@@ -151,9 +147,9 @@ class WorkerProvider(Backend):
         repository = open_repository(Path(job.repository)) if job.repository else None
         object_format = "sha256" if len(job.base) == 64 else "sha1"
         folder = engine_repository_folder(self._base, job.repository or object_format)
-        engine_repository = open_engine_repository(folder, repository, object_format=object_format)
+        engine_repo = open_engine_repository(folder, repository, object_format=object_format)
         if job.bundle:  # on another machine there is no repository to borrow from
-            load_bundle(engine_repository, b64decode(job.bundle), job.base)
+            load_bundle(engine_repo, b64decode(job.bundle), job.base)
         while True:
             prompt, session = self._enter_clone(job, attempt, repository, request.messages)
             run = HarnessRun(
@@ -175,9 +171,7 @@ class WorkerProvider(Backend):
         if self.stopping and self.stopping.is_set():
             raise Unavailable("the engine ended during the run", where=self.harness_name)
         fs.remove(attempt.folder, STOP_FILE)
-        tree = take_tree(
-            engine_repository, attempt.clone, job.base, max_file_bytes=job.max_file_bytes, max_files=MAX_FILES
-        )
+        tree = take_tree(engine_repo, attempt.clone, job.base, max_file_bytes=job.max_file_bytes, max_files=MAX_FILES)
         return self._make_reply(job, attempt, end, tree)
 
     def run_worker(self, run: HarnessRun) -> HarnessEnd:

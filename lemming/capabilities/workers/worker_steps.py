@@ -199,9 +199,6 @@ def _describe_conflict(merged: Json, text: str) -> Message:
     return {"role": "user", "content": "\n".join(lines)}
 
 
-# --- the job of a question, and the patch of its reply -------------------------------------------
-
-
 def send_job(effect: SendRequest, turn: TurnView) -> Interception:
     """Send a worker its job, and store the patch of its reply before the reply is recorded."""
     settings = get_workspace(turn.agent)

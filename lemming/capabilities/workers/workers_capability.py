@@ -8,17 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lemming.capabilities.workers.attempts import organisation_id
-from lemming.capabilities.workers.harnesses.harness_table import (
-    find_program,
-    load_harness,
-    read_version,
-)
-from lemming.capabilities.workers.repositories.git_command import (
-    GitError,
-    GitRepository,
-    require_git,
-    run_users_git,
-)
+from lemming.capabilities.workers.harnesses.harness_table import find_program, load_harness, read_version
+from lemming.capabilities.workers.repositories.git_command import GitError, GitRepository, require_git, run_users_git
 from lemming.capabilities.workers.repositories.user_repository import open_repository, require_own_branch
 from lemming.capabilities.workers.running.vendor_apis import VendorApi, load_api
 from lemming.capabilities.workers.running.worker_sandbox import get_worker_sandbox
@@ -175,9 +166,6 @@ def iter_permissions(
 
 
 INSTALL_SANDBOX = "install bubblewrap: apt install bubblewrap, or dnf install bubblewrap"
-
-
-# --- facts for a first organisation and for `lemming doctor` -------------------------------------
 
 
 class HarnessFacts(NamedTuple):

@@ -306,9 +306,6 @@ def find_sources(root: ProvenanceNode) -> list[tuple[ProvenanceNode, ProvenanceT
     return list(sources_by_key.values())
 
 
-# --- the target ----------------------------------------------------------------------------------
-
-
 def _find_target(write_log: WriteLog, target: str) -> ProvenanceNode:
     path = resolve_target(write_log, target)
     if is_folder(f"{write_log.base}/{path}"):

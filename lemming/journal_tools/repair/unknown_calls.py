@@ -177,9 +177,6 @@ def _find_unknown_calls(recorded: RecordedTick) -> Iterator[UnknownCall]:
             yield UnknownCall(recorded.tick, *call_key, finished.tool, args, request=request, why=reason)
 
 
-# --- retrying a call ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class CallRetry:
     """A call ready to be retried, with the agent."""

@@ -150,9 +150,6 @@ def _load_file(base: OrgPath, file: str) -> bytes:
         raise DiskError(unreadable_reason(error), where=file, hint="check its owner and mode") from error
 
 
-# --- what the journals say about files ------------------------------------------------------------
-
-
 @dataclass
 class TickChanges:
     """The file changes of a tick, in order: the author of each written file, or None for a removed file.

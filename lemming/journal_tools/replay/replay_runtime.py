@@ -213,9 +213,6 @@ class ReplayRuntime(Runtime):
                 yield make_diff(old_text, new_text, path)
 
 
-# --- differences ----------------------------------------------------------------------------------
-
-
 NOT_REPEATABLE = ("Interrupted", "DiskError", "NoLongerAllowed", "TurnBroke")
 """Errors caused by the engine or the disk: the recorded answers do not lead to them again."""
 

@@ -279,9 +279,7 @@ def _refuse_identity(target: AllowedPath, status: os.stat_result, forbidden: dic
 
 
 def _refuse_other_name(target: AllowedPath, descriptor: int, relative: list[str]) -> None:
-    """Raise an error if the entered folder is a mount of one in the organisation, and `relative` is closed
-    there.
-    """
+    """Raise an error if the entered folder is a mount of one in the organisation, and `relative` is closed there."""
     origin = get_mount_origin(descriptor)
     folder = os.open(target.base, _ROOT)
     try:

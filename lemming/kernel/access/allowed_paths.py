@@ -252,9 +252,6 @@ def unsafe_path_reason(path: str, parts: paths.Components) -> str:
     return f"a name is longer than {COMPONENT_LIMIT_BYTES} bytes" if longest > COMPONENT_LIMIT_BYTES else ""
 
 
-# --- the existing file that a missing path most likely means --------------------------------------
-
-
 MIN_SIMILARITY = 0.8
 """High, because different paths share much of their text."""
 MAX_FILES, MAX_FOLDERS = 2000, 500

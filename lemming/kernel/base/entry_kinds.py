@@ -1,6 +1,4 @@
-"""Closed lists: kinds of entries (architecture guide, "Engine↔LLM JSON Contract"), tool classes, kinds of
-findings.
-"""
+"""Closed lists: kinds of entries (architecture guide, "Engine↔LLM JSON Contract"), tool classes, kinds of findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,1 @@
-"""Reading and writing files: atomic, locked, with cached reads, as hand-editable JSON.
-
-Independent of agents.
-"""
+"""Reading and writing files: atomic, locked, with cached reads, as hand-editable JSON. Independent of agents."""

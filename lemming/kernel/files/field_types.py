@@ -74,9 +74,6 @@ def type_schema(kind: Any) -> Schema:
     return {**schema, "type": [schema["type"], "null"]}
 
 
-# --- values held against a schema ----------------------------------------------------------------
-
-
 MAX_REMEMBERED_TEXTS = 100_000  # the same number as of cached schema types
 
 Check = Callable[[Any], "SchemaViolation | None"]

@@ -1,7 +1,4 @@
-"""Effects: files to be written or removed for a turn, as plain values.
-
-Applying an effect twice changes nothing.
-"""
+"""Effects: files to be written or removed for a turn, as plain values. Applying an effect twice changes nothing."""
 
 from __future__ import annotations
 

@@ -20,14 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lemming.kernel.base.errors import ConfigError, Problem
-from lemming.kernel.base.jsontext import (
-    MAX_DEPTH,
-    TOKEN,
-    JsonProblem,
-    dump_compact,
-    locate,
-    parse,
-)
+from lemming.kernel.base.jsontext import MAX_DEPTH, TOKEN, JsonProblem, dump_compact, locate, parse
 from lemming.kernel.files.disk_errors import suggest_repair
 from lemming.kernel.files.fast_decoder import (
     TypeMismatch,

@@ -72,9 +72,7 @@ class ReaderView:
             streams = [stream for _, stream in heads]
 
     def _oldest_per_author(self) -> Iterator[EntryName]:
-        """Yield each author's oldest unread entry, persons first; an inbox is often full before all are
-        visited.
-        """
+        """Yield each author's oldest unread entry, persons first; an inbox is often full before all are visited."""
         visited = {author for author in self.mail.persons if self.can_see(author)}
         yield from self._oldest_unread(visited)
         remaining_misses = len(self._authors)
@@ -159,9 +157,7 @@ class ReaderView:
         return newest
 
     def _find_late(self) -> list[EntryName]:
-        """Return unread entries before the marked ticks, in order: added late by hand, or previously
-        unreadable.
-        """
+        """Return unread entries before the marked ticks, in order: added late by hand, or previously unreadable."""
         own_names = self.mail.past_names(self.reader)
         if not (self._unusable or own_names.by_hand or any(names.by_hand for names, _ in self._past)):
             return []

@@ -1,7 +1,4 @@
-"""Descriptions of the state capabilities store: in ledgers, with calls, and until a request ends.
-
-Read only.
-"""
+"""Descriptions of the state capabilities store: in ledgers, with calls, and until a request ends. Read only."""
 
 from __future__ import annotations
 

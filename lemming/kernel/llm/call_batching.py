@@ -43,7 +43,4 @@ class CallBatcher(Protocol):
         """Count a finished turn. Turns unblocked by the end have been added before."""
 
     def complete(self, entry: ModelEntry, request: Request) -> Reply:
-        """Return a model's answer.
-
-        Raises the errors of a live call, and `Unavailable` when the engine stops.
-        """
+        """Return a model's answer. Raises the errors of a live call, and `Unavailable` when the engine stops."""

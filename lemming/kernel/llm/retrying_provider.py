@@ -240,9 +240,6 @@ def _add_usage(reply: Reply, other: Reply) -> Reply:
     return reply._replace(**{key: sum(pair) for key, pair in counts.items() if None not in pair})
 
 
-# --- the smallest request with one part -----------------------------------------------------------
-
-
 _TOOL = {
     "name": "note",
     "description": "Write a word down.",

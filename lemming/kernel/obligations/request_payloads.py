@@ -26,10 +26,7 @@ def get_count(payload: Mapping[str, Any], key: str) -> int | None:
 
 
 def required_answers(payload: Mapping[str, Any], total: int) -> int:
-    """Return the number of answers required from `total` targets, by `join`:
-
-    "all" (default), "first" or a number.
-    """
+    """Return the number of answers required from `total` targets, by `join`: "all" (default), "first" or a number."""
     if payload.get("join") == "first":
         return 1
     number = get_count(payload, "join")

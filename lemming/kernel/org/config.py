@@ -131,9 +131,7 @@ class OrgSettings:
 
     @property
     def parallel_limit(self) -> int:
-        """Number of turns, and calls of a reply, that may run concurrently, apart from limits of a model's
-        entry.
-        """
+        """Number of turns, and calls of a reply, that may run concurrently, apart from limits of a model's entry."""
         return self.max_parallel or DEFAULT_PARALLEL
 
 
@@ -214,10 +212,7 @@ def load_config(base_path: str | os.PathLike[str]) -> Config:
 
 
 def reload_config(org: Organisation) -> Config:
-    """Return the settings like `load_config`.
-
-    Raises `ConfigError` even while an engine holds earlier settings.
-    """
+    """Return the settings like `load_config`. Raises `ConfigError` even while an engine holds earlier settings."""
     results, cache = [_load_file(org, file) for file in FILE_TYPES], org.get_cache(_ConfigCache)
     # by identity: a file that has not changed gives the same value, and comparing takes longer
     if cache.config is None or not all(map(is_, cache.results, results)):

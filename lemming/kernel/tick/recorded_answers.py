@@ -172,9 +172,6 @@ def was_approved(record: ToolFinished, questions: int) -> bool:
     return is_made and not record.approved
 
 
-# --- a turn that is abandoned: its writes are discarded, its costs and the record of its side effects remain ---
-
-
 def abandon_turn(
     journal: Journal, inputs: TurnInputs, records: list[Record], *, reason: str, error: str, plugins: tuple[str, ...]
 ) -> TurnOutcome:

@@ -18,13 +18,7 @@ from lemming.kernel.base.errors import ConfigError, Problem, ProviderError
 from lemming.kernel.base.problems import RecentValues
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.files.json_documents import retry_while_saving
-from lemming.kernel.journal.engine_events import (
-    Event,
-    ModelWrote,
-    Observer,
-    ProblemFound,
-    notify_observers,
-)
+from lemming.kernel.journal.engine_events import Event, ModelWrote, Observer, ProblemFound, notify_observers
 from lemming.kernel.journal.journal_records import ModelStarted
 from lemming.kernel.journal.prompt_store import PromptWriter
 from lemming.kernel.journal.write_offs import WriteOff

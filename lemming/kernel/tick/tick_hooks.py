@@ -24,10 +24,7 @@ from lemming.kernel.journal.tick_plan import TickPlan, later_reading
 from lemming.kernel.org.capability_usage import find_used_capabilities
 from lemming.kernel.org.config import Config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.capability_loader import (
-    get_capability,
-    sort_capabilities,
-)
+from lemming.kernel.plugins.capability_loader import get_capability, sort_capabilities
 from lemming.kernel.plugins.capability_table import provided
 from lemming.kernel.plugins.provider_errors import describe_exception
 from lemming.kernel.tick.error_boundary import isolate
@@ -129,9 +126,6 @@ def find_current_reading(schedule: ClockSchedule, view: TickView) -> str:
     if not schedule.text:
         return view.since
     return find_first_reading(view.org, schedule.name, schedule.text, view.since, view.at)
-
-
-# --- readings of the clock ---
 
 
 def previous_reading(base: OrgPath, tick: int, ticks: list[int]) -> str:

@@ -24,12 +24,7 @@ from lemming.kernel.base.redaction.secrets import redact_content
 from lemming.kernel.journal.ledger import amend_state, read_state
 from lemming.kernel.org.config import OrgSettings, load_config
 from lemming.kernel.org.organisation import Organisation, OrgPath
-from lemming.kernel.plugins.capability_loader import (
-    load_provided,
-    missing_for_tool,
-    missing_reason,
-    server_capability,
-)
+from lemming.kernel.plugins.capability_loader import load_provided, missing_for_tool, missing_reason, server_capability
 from lemming.kernel.plugins.capability_table import PREFIXES, provided
 from lemming.kernel.plugins.plugin_registry import MARK, collect_items, register, unregister
 from lemming.kernel.tools.arguments import Arguments, get_arguments
@@ -211,9 +206,6 @@ class ToolRegistry:
 def interrupted_result(reason: str) -> ToolResult:
     """Return the result of a call with an unknown outcome."""
     return ToolResult(False, f"INTERRUPTED: {reason}; it may or may not have happened", outcome="interrupted")
-
-
-# --- declarations of tool classes -----------------------------------------------------------------
 
 
 def require_usable(tool: Any) -> None:

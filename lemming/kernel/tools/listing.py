@@ -96,8 +96,6 @@ def _get_group(tool: Tool) -> str:
     return _WORD.split(tool.name, maxsplit=1)[0]
 
 
-# --- tools that were found -------------------------------------------------------------------------
-
 _STATE_OWNER, _STATE_KEY = "toolbox", "tools"
 
 

@@ -25,14 +25,7 @@ from lemming.kernel.base.redaction.secrets import has_redaction, redact_content,
 from lemming.kernel.files import fs, quota
 from lemming.kernel.files.disk_errors import require_about_one_file
 from lemming.kernel.plugins.provider_errors import describe_exception
-from lemming.kernel.tools import (
-    EngineTool,
-    Tool,
-    ToolClass,
-    ToolResult,
-    get_toolset,
-    interrupted_result,
-)
+from lemming.kernel.tools import EngineTool, Tool, ToolClass, ToolResult, get_toolset, interrupted_result
 from lemming.kernel.tools.tool_context import ToolContext
 
 _STAGED: tuple[ToolClass, ...] = ("read", "write", "administer")

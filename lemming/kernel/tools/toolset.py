@@ -142,10 +142,7 @@ class Toolset(Catalogue[Tool]):
         return any(is_match(name, pattern) for pattern in permissions.tool_patterns)
 
     def require_allowed(self, name: str, agent: Agent, settings: OrgSettings) -> Tool:
-        """Return a tool the agent may call.
-
-        Raises `PermissionDenied`, or `NoSuchTool` for an unknown name.
-        """
+        """Return a tool the agent may call. Raises `PermissionDenied`, or `NoSuchTool` for an unknown name."""
         tools = self.for_agent(agent.name)
         if name not in tools:
             allowed = [*self.allowed_tools(agent, settings), *sorted(turn_tool_names(agent))]

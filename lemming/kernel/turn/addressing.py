@@ -77,9 +77,6 @@ class Readers:
                 self._by_author.setdefault(author, []).append(name)
 
 
-# --- entries of a turn with requests --------------------------------------------------------------
-
-
 def complete_entry(turn_state: TurnStateValues, new_entry: NewEntry, *, alone: bool) -> NewEntry | Rejected:
     """Return an entry with the `reply_to` or parent request filled in; reject a cycle of requests."""
     inputs, current_request = turn_state.inputs, turn_state.inputs.current_request

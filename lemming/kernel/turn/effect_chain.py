@@ -19,13 +19,7 @@ from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.providers import Reply
 from lemming.kernel.tools import ToolResult
 from lemming.kernel.turn import turn_effects as effects
-from lemming.kernel.turn.effect_guard import (
-    AFTER_END,
-    copy_effect,
-    find_violation,
-    is_plugin,
-    list_values,
-)
+from lemming.kernel.turn.effect_guard import AFTER_END, copy_effect, find_violation, is_plugin, list_values
 from lemming.kernel.turn.live_phase import CheckResult, RunTool, SendRequest, StartTool
 from lemming.kernel.turn.preparation_effects import BuildPrompt, LabelPrompt, SelectContext
 from lemming.kernel.turn.turn_values import Answer

@@ -154,9 +154,6 @@ class Preparation(ObjectCache):
         return self.context.has_news
 
 
-# --- results of `Capability.due` ------------------------------------------------------------------
-
-
 class Watch(NamedTuple):
     """A file that the turn depends on. A change is news for an agent that wakes on changed inputs.
 

@@ -24,12 +24,7 @@ from lemming.kernel.tick_context import TickContext
 from lemming.kernel.tools import Tool
 from lemming.kernel.tools.listing import describe_tool, list_tools
 from lemming.kernel.tools.toolset import Toolset
-from lemming.kernel.turn.forms.form_choice import (
-    FORM_PROMPTS,
-    ModelFeatures,
-    choose_form,
-    make_first_messages,
-)
+from lemming.kernel.turn.forms.form_choice import FORM_PROMPTS, ModelFeatures, choose_form, make_first_messages
 from lemming.kernel.turn.forms.reply_form import FormFacts, ReplyForm, is_described
 from lemming.kernel.turn.loop_breaker import loop_limits
 from lemming.kernel.turn.reply_schemas import Action, PayloadSchema, make_native_names, reply_schema

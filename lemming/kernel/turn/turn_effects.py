@@ -283,9 +283,6 @@ WRITES = (WriteEntry, WriteMemory, WriteFile, WriteNotes, Seal)
 """Effects that leave something behind. An interceptor lets through only what the rest of the chain has seen."""
 
 
-# --- outcomes ---------------------------------------------------------------------------------------
-
-
 class Outcome:
     """The decision about an effect."""
 

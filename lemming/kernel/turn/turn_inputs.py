@@ -53,13 +53,7 @@ from lemming.kernel.turn.prompt_input import PromptInput, withhold_payload, with
 from lemming.kernel.turn.prompt_prefix import PromptPrefix, PromptPrefixCache
 from lemming.kernel.turn.turn_prompt import make_user_message
 from lemming.kernel.turn.turn_values import TurnInputs
-from lemming.kernel.turn.wake_check import (
-    NO_FILES,
-    FurtherTurn,
-    UnwrittenFiles,
-    assemble_inbox,
-    check_wake,
-)
+from lemming.kernel.turn.wake_check import NO_FILES, FurtherTurn, UnwrittenFiles, assemble_inbox, check_wake
 
 if TYPE_CHECKING:
     from lemming.kernel.obligations.current_request import CurrentRequest

@@ -122,7 +122,7 @@ class TurnStateValues:
         shown = self.chain.decide(ShowResult(result=result))
         return shown.result if isinstance(shown, ShowResult) else {**result, "output": f"[withheld: {shown.reason}]"}
 
-    # --- changes, also by other modules of the turn: none of them assigns to the state ------------------
+    # From here on: changes, also by other modules of the turn, which never assign to the state.
 
     def begin(self, chain: EffectChain, strategy_turn: Any, approvals: Any, *, has_requests: bool) -> None:
         """Set the parts of the turn."""

@@ -138,10 +138,7 @@ class IdleCache:
         return None
 
     def capture_states(self, name: str, root: int) -> Sequence[PathState] | None:
-        """Return the state of every file an agent's turn depends on, before any read.
-
-        Returns None if doubtful.
-        """
+        """Return the state of every file an agent's turn depends on, before any read. Returns None if doubtful."""
         try:
             return capture_states(self._iter_input_files(self._agents[name]), root)
         except (ValueError, ToolError):
@@ -251,9 +248,7 @@ def _find_skip_reports(tick_context: TickContext) -> Sequence[TurnReport] | None
 
 
 def _waits_for_answers(org: Organisation, name: str) -> bool:
-    """Return True if an agent waits for answers to its sub-requests; the agent then takes turns for news
-    only.
-    """
+    """Return True if an agent waits for answers to its sub-requests; the agent then takes turns for news only."""
     try:
         return any(open_request.open_sub_requests for open_request in read_state(org, name).requests)
     except CorruptState:

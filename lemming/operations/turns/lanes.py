@@ -18,7 +18,7 @@ from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.plugins.capability_table import NO_MODELS
 
 Item = tuple[int, int]
-"""A unit of work: the agent's position in the order, and 0 for its turns or, from 1, one turn of its row."""
+"""A unit of work: the agent's position in the order, and 0 for its turns or, from 1, one turn of its group."""
 
 
 class Lane(NamedTuple):

@@ -140,10 +140,7 @@ class _ConcurrentRun:
             self._wait_until_idle()
 
     def _wait_until_idle(self) -> None:
-        """Wait until no turn runs.
-
-        Each wait is short, because a signal just before a wait does not end the wait.
-        """
+        """Wait until no turn runs. Each wait is short, because a signal just before a wait does not end the wait."""
         while True:
             with contextlib.suppress(Empty):
                 self._idle_signal.get(timeout=INTERRUPT_DELAY_S)
@@ -201,7 +198,7 @@ class _ConcurrentRun:
                     self._release(self._followers[name])
                     self._dispatch_ready()
                 if number:
-                    is_over = self._run_row_turn(name, number)
+                    is_over = self._run_group_turn(name, number)
                 elif group := self._call(name):
                     is_over = False
                     self._make_group_ready(name, group)
@@ -218,7 +215,7 @@ class _ConcurrentRun:
         for number in range(1, len(group.turns) + 1):
             self._make_ready(name, number)
 
-    def _run_row_turn(self, name: str, number: int) -> bool:
+    def _run_group_turn(self, name: str, number: int) -> bool:
         """Run a turn of a group; return True after the last turn and the group's final step."""
         unfinished = self._groups[name]
         unfinished.group.turns[number - 1]()

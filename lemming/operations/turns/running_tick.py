@@ -337,9 +337,8 @@ def _require_allowed(context: ToolContext, name: str, effect: FileEffect) -> Non
 def resume_blocker(inputs: TurnInputs, tick_context: TickContext) -> str:
     """Return the reason an interrupted turn cannot resume, or an empty string."""
     plugins = tick_context.config.org.plugins
-    extra_names = (
-        find_used_capabilities(inputs.agent, tick_context.config) & LISTED.keys()
-    )  # applies now and is not in its record
+    # These apply now, and the record does not have them.
+    extra_names = find_used_capabilities(inputs.agent, tick_context.config) & LISTED.keys()
     for item in starting_capabilities(inputs, plugins, extra_names):
         find = find_check(item.name, "turn", plugins)
         for problem in find(TurnSubject(inputs, tick_context)) if find else ():

@@ -118,10 +118,7 @@ def find_waits(order: list[str], dependencies: TurnDependencies) -> dict[str, Tu
 
 
 def find_affected_agents(writers: list[str], names: Iterable[str], dependencies: TurnDependencies) -> set[str]:
-    """Return the agents that may see, in this tick, output of a turn of a writer.
-
-    The order of the turns is ignored.
-    """
+    """Return the agents that may see, in this tick, output of a turn of a writer. The order of the turns is ignored."""
     cache, agents = _get_cache(dependencies), dependencies.agents
     written_paths = {
         path for footprint in cache.get_footprints(writers, dependencies).values() for path in footprint.writes

@@ -229,7 +229,7 @@ def find_stalled_agents(scan: FindingScan) -> Iterator[Problem]:
 
 
 def find_failing_calls(scan: FindingScan) -> Iterator[Problem]:
-    """Yield agents whose calls of a tool fail alike, turn after turn, each with the longest row."""
+    """Yield agents whose calls of a tool fail alike, turn after turn, each with the longest run."""
     for agent, turns in scan.by_agent.items():
         run = max(_find_failing_runs(turns), key=len, default={})
         if len(run) < scan.settings.failing_calls:
@@ -254,7 +254,7 @@ def find_failing_calls(scan: FindingScan) -> Iterator[Problem]:
 
 
 def _find_failing_runs(turns: Sequence[RecordedTurn]) -> list[dict[int, ToolUse]]:
-    """Return rows of turns in which each call of a tool failed alike. A row has the turns' numbers and last calls."""
+    """Return runs of turns in which each call of a tool failed alike. A run has the turns' numbers and last calls."""
     runs, current = list[dict[int, ToolUse]](), dict[tuple[str, str], dict[int, ToolUse]]()
     for number, turn in enumerate(turns):
         if turn.status == "skipped":

@@ -8,12 +8,7 @@ from lemming.kernel.agents import require_agent_folder
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.organisation import OrgPath
 from lemming.libraries.wording import format_count, format_usd
-from lemming.obligations.org_requests import (
-    OrgRequests,
-    find_request,
-    find_unreachable_assignees,
-    load_requests,
-)
+from lemming.obligations.org_requests import OrgRequests, find_request, find_unreachable_assignees, load_requests
 from lemming.obligations.request_costs import RequestCost, RequestCosts, compute_request_costs
 from lemming.obligations.request_json import RequestJson, request_to_json
 from lemming.obligations.request_view import RequestView
@@ -64,8 +59,8 @@ def make_request_row(
     tree_cost = describe_cost(costs.get_tree_cost(request, org_requests.requests)) if request.children else ""
     if tree_cost not in ("", cost):
         cost = f"total {tree_cost}, own {cost or 'none'}"
-    last_holders = dict.fromkeys(assignment.assignee for assignment in request.assignments)
-    assignees = " ".join(request.assignees) or " ".join(last_holders)
+    last_assignees = dict.fromkeys(assignment.assignee for assignment in request.assignments)
+    assignees = " ".join(request.assignees or last_assignees)
     cells = {
         "state": describe_state(request, org_requests),
         "since": str(since),

@@ -196,9 +196,6 @@ def _build_turn_row(record: RecordedTick, name: str) -> dict[str, Any]:
     }
 
 
-# --- bars ----------------------------------------------------------------------------------------
-
-
 def build_timing(record: RecordedTick, names: list[str]) -> dict[str, Any]:
     """Return the bars of each turn: times of model calls and answers, in milliseconds after the start of the tick.
 

@@ -190,8 +190,6 @@ def to_text(value: Any, tool: str) -> str:
     return inner_text if text[:1] == text[-1:] == '"' and "\\" not in inner_text and len(text) > 1 else text
 
 
-# --- lines of JSON between the engine and a worker process ------------------------------------------
-
 REPLY_LIMIT_BYTES = 16 << 20
 OUTPUT_LIMIT_CHARS = 4 << 20
 """Maximum characters of a result from the worker: more than is saved of it."""

@@ -19,11 +19,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lemming.capabilities.toolbox.functions.function_call import (
-    REPLY_LIMIT_BYTES,
-    FunctionResult,
-    result_from_json,
-)
+from lemming.capabilities.toolbox.functions.function_call import REPLY_LIMIT_BYTES, FunctionResult, result_from_json
 from lemming.capabilities.toolbox.functions.function_import import Sources
 from lemming.ext import ConfigError, Problem
 from lemming.kernel.base.blocking_deadline import NEVER, Deadline, WorkAbandoned, wait_slices

@@ -62,7 +62,7 @@ class MergePlan:
     old: str
 
 
-def merge_tree(engine_repository: EngineRepository, repository: UserRepository, order: MergeOrder) -> Json:
+def merge_tree(engine_repo: EngineRepository, repository: UserRepository, order: MergeOrder) -> Json:
     """Bring the order's changes to its branch, and return what became of them. Safe to repeat.
 
     Returns: `merged` with the commit or `already` with the branch's head, and `branch`; or `conflict` with texts by path
@@ -74,10 +74,10 @@ def merge_tree(engine_repository: EngineRepository, repository: UserRepository, 
         # Looked up each time: an earlier try may have been killed right after the branch moved.
         if commit := find_published(repository, order):
             return {"merged": commit, "branch": order.branch}
-        plan = plan_merge(engine_repository, repository, order)
+        plan = plan_merge(engine_repo, repository, order)
         if not isinstance(plan, MergePlan):
             return plan
-        if publish(engine_repository, repository, order, plan):
+        if publish(engine_repo, repository, order, plan):
             return {"merged": plan.commit, "branch": order.branch}
     hint = "run the agent again"
     raise RepositoryError(f"branch {order.branch} moved {MAX_MOVES} times meanwhile", hint=hint)
@@ -95,7 +95,7 @@ def find_published(repository: UserRepository, order: MergeOrder) -> str:
     return next((name for name in commits if expected.items() <= repository.read_trailers(name).items()), "")
 
 
-def plan_merge(engine_repository: EngineRepository, repository: UserRepository, order: MergeOrder) -> MergePlan | Json:
+def plan_merge(engine_repo: EngineRepository, repository: UserRepository, order: MergeOrder) -> MergePlan | Json:
     """Return the commit that brings the order's changes to the branch, or the reason for none, as `merge_tree`."""
     require_own_branch(repository, order.branch, order.agent)
     old = repository.read_head(order.branch)
@@ -103,22 +103,20 @@ def plan_merge(engine_repository: EngineRepository, repository: UserRepository, 
     if not old and not repository.is_reachable(order.base):
         head = repository.read_base(order.base_branch)  # the user has dropped what the worker started from
     if head and (not old or not _can_follow_base(repository, order.base, old)):
-        files_or_tree = merge_trees(engine_repository, order.base, head, order.tree)
+        files_or_tree = merge_trees(engine_repo, order.base, head, order.tree)
         if not isinstance(files_or_tree, str):
             return {"conflict": files_or_tree, "head": head}
         parents, tree = [head], files_or_tree
     elif old and not repository.is_ancestor(old, order.base):
         parents.append(old)  # squashed into the base: its commits stay in the branch's history
-    if tree == engine_repository.read("rev-parse", f"{parents[0]}^{{tree}}"):
+    if tree == engine_repo.read("rev-parse", f"{parents[0]}^{{tree}}"):
         return {"already": old or order.base, "branch": order.branch}
     date = f"@{timegm(parse_timestamp(order.at).utctimetuple())} +0000"
     identity = (order.agent, to_address(order.agent), date)
-    return MergePlan(create_commit(engine_repository, tree, parents, format_message(order), identity), old)
+    return MergePlan(create_commit(engine_repo, tree, parents, format_message(order), identity), old)
 
 
-def publish(
-    engine_repository: EngineRepository, repository: UserRepository, order: MergeOrder, plan: MergePlan
-) -> bool:
+def publish(engine_repo: EngineRepository, repository: UserRepository, order: MergeOrder, plan: MergePlan) -> bool:
     """Copy the plan's commit into the user's repository and move the branch; return False if the branch has moved.
 
     Safe to repeat. No hook runs. Raises RepositoryError if the branch is checked out, and GitError for objects that git's
@@ -127,33 +125,31 @@ def publish(
     require_own_branch(repository, order.branch, order.agent)
     # All that the commit needs, without what the user's repository has.
     revisions = "".join([f"{plan.commit}\n", *(f"^{name}\n" for name in (plan.old, order.base) if name)])
-    pack = engine_repository.run("pack-objects", "--revs", "--stdout", "-q", stdin=revisions.encode())
+    pack = engine_repo.run("pack-objects", "--revs", "--stdout", "-q", stdin=revisions.encode())
     repository.run("unpack-objects", "-q", "--strict", stdin=pack)
     return _move_branch(repository, order, plan)
 
 
-def merge_trees(
-    engine_repository: EngineRepository, base: str, head: str, tree: str
-) -> str | dict[str, dict[str, str]]:
+def merge_trees(engine_repo: EngineRepository, base: str, head: str, tree: str) -> str | dict[str, dict[str, str]]:
     """Return the tree with the changes from `base` to both `head` and `tree`, or the versions of files in conflict.
 
     `base`, `head`, `tree`: commits or trees.
     """
     # Before git 2.40, merge-tree takes the common ancestor of two commits. With commits made for it the ancestor is the
     # given base, also after the user has reset the branch or where the history is shallow.
-    ancestor = _create_stand_in(engine_repository, base)
-    heads = [_create_stand_in(engine_repository, name, ancestor) for name in (head, tree)]
+    ancestor = _create_stand_in(engine_repo, base)
+    heads = [_create_stand_in(engine_repo, name, ancestor) for name in (head, tree)]
     try:
-        output = engine_repository.run("merge-tree", "--write-tree", "-z", "--no-messages", *heads)
+        output = engine_repo.run("merge-tree", "--write-tree", "-z", "--no-messages", *heads)
     except GitError as error:
         if error.status != 1:
             raise
-        return _read_sides(engine_repository, error.output.split(b"\0")[1:])
+        return _read_sides(engine_repo, error.output.split(b"\0")[1:])
     return output.split(b"\0")[0].decode().strip()
 
 
 def create_commit(
-    engine_repository: EngineRepository, tree: str, parents: list[str], message: str, identity: tuple[str, str, str]
+    engine_repo: EngineRepository, tree: str, parents: list[str], message: str, identity: tuple[str, str, str]
 ) -> str:
     """Return the id of a new commit. The same arguments give the same id.
 
@@ -162,7 +158,7 @@ def create_commit(
     facts = dict(zip(("NAME", "EMAIL", "DATE"), identity, strict=True))
     env = {f"GIT_{role}_{fact}": value for role in ("AUTHOR", "COMMITTER") for fact, value in facts.items()}
     arguments = [part for parent in parents for part in ("-p", parent)]
-    return engine_repository.read("commit-tree", tree, *arguments, stdin=message.encode("utf-8", "replace"), env=env)
+    return engine_repo.read("commit-tree", tree, *arguments, stdin=message.encode("utf-8", "replace"), env=env)
 
 
 def _move_branch(repository: UserRepository, order: MergeOrder, plan: MergePlan) -> bool:
@@ -201,12 +197,12 @@ def _can_follow_base(repository: UserRepository, base: str, old: str) -> bool:
     return not repository.is_ancestor(base, old) and repository.is_reachable(base) and repository.has_changes(base, old)
 
 
-def _create_stand_in(engine_repository: EngineRepository, name: str, parent: str = "") -> str:
-    tree = engine_repository.read("rev-parse", f"{name}^{{tree}}")
-    return create_commit(engine_repository, tree, [parent] if parent else [], "", ("-", "-", "@0 +0000"))
+def _create_stand_in(engine_repo: EngineRepository, name: str, parent: str = "") -> str:
+    tree = engine_repo.read("rev-parse", f"{name}^{{tree}}")
+    return create_commit(engine_repo, tree, [parent] if parent else [], "", ("-", "-", "@0 +0000"))
 
 
-def _read_sides(engine_repository: EngineRepository, fields: list[bytes]) -> dict[str, dict[str, str]]:
+def _read_sides(engine_repo: EngineRepository, fields: list[bytes]) -> dict[str, dict[str, str]]:
     """Return the versions of files in conflict from the fields of `git merge-tree -z`."""
     files: dict[str, dict[str, str]] = {}
     for line in fields:
@@ -216,18 +212,16 @@ def _read_sides(engine_repository: EngineRepository, fields: list[bytes]) -> dic
         mode, name, stage = facts.decode().split()
         sides = files.setdefault(to_text(path), {})
         if len(files) <= MAX_CONFLICT_FILES:
-            sides[_STAGES[stage]] = _read_side(engine_repository, mode, name)
+            sides[_STAGES[stage]] = _read_side(engine_repo, mode, name)
     if not files:
-        raise RepositoryError(
-            "merge must name the files in conflict, got none", where=os.fspath(engine_repository.git_dir)
-        )
+        raise RepositoryError("merge must name the files in conflict, got none", where=os.fspath(engine_repo.git_dir))
     return files
 
 
-def _read_side(engine_repository: EngineRepository, mode: str, name: str) -> str:
+def _read_side(engine_repo: EngineRepository, mode: str, name: str) -> str:
     if mode == "160000":
         return f"(submodule at {name})"
-    content = engine_repository.read_blobs([name])[0]
+    content = engine_repo.read_blobs([name])[0]
     if b"\0" in content[:8_000]:
         return f"(binary file of {len(content)} bytes)"
     text = content[:MAX_SIDE_BYTES].decode("utf-8", "replace")

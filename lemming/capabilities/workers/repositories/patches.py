@@ -39,17 +39,17 @@ class FileDiff:
     hunks: list[Hunk] = field(default_factory=list)
 
 
-def rebuild_tree(engine_repository: EngineRepository, base: str, patch: bytes, tree: str) -> None:
+def rebuild_tree(engine_repo: EngineRepository, base: str, patch: bytes, tree: str) -> None:
     """Make the objects of a recorded tree from the base and the patch alone.
 
     Raises RepositoryError if the patch gives another tree.
     """
-    actual_tree = apply_patch(engine_repository, base, patch)
+    actual_tree = apply_patch(engine_repo, base, patch)
     if actual_tree != tree:
         raise RepositoryError(f"patch must give the tree {tree}, got {actual_tree}", where=f"base {base}")
 
 
-def apply_patch(engine_repository: EngineRepository, base: str, patch: bytes, *, is_edited: bool = False) -> str:
+def apply_patch(engine_repo: EngineRepository, base: str, patch: bytes, *, is_edited: bool = False) -> str:
     """Return the id of the tree that a patch makes of the commit `base`.
 
     `is_edited`: the line counts of its hunks are probably wrong. Raises RepositoryError with git's reason for a patch that
@@ -58,27 +58,27 @@ def apply_patch(engine_repository: EngineRepository, base: str, patch: bytes, *,
     # With the counts of the headers git drops lines that a person has added at the end of a hunk, and without them it
     # misreads a patch of several files that has no lines `diff --git`.
     attempts: list[tuple[str, ...]] = [("--recount",), ()] if is_edited else [(), ("--recount",)]
-    with engine_repository.open_index(base) as env:
+    with engine_repo.open_index(base) as env:
         for number, options in enumerate(attempts if patch.strip() else (), 1):
             try:
-                engine_repository.run("apply", "--cached", "--binary", *options, env=env, stdin=patch)
+                engine_repo.run("apply", "--cached", "--binary", *options, env=env, stdin=patch)
                 break
             except GitError as error:
                 if number == len(attempts):
                     message = f"patch must apply to the commit {base}, got: {error.message}"
                     raise RepositoryError(message) from error
-        return engine_repository.read("write-tree", env=env)
+        return engine_repo.read("write-tree", env=env)
 
 
-def replace_file(engine_repository: EngineRepository, tree: str, path: str, content: bytes) -> str:
+def replace_file(engine_repo: EngineRepository, tree: str, path: str, content: bytes) -> str:
     """Return the id of a tree in which a file has other content. Raises RepositoryError for a path without a file."""
-    with engine_repository.open_index(tree) as env:
-        facts = engine_repository.read("ls-files", "-s", "-z", "--", path, env=env).split()
+    with engine_repo.open_index(tree) as env:
+        facts = engine_repo.read("ls-files", "-s", "-z", "--", path, env=env).split()
         if not facts or facts[0] not in ("100644", "100755"):
             raise RepositoryError(f"path must be a file of the patch, got {path}", where=f"tree {tree}")
-        name = engine_repository.read("hash-object", "-w", "--stdin", stdin=content)
-        engine_repository.run("update-index", "--cacheinfo", f"{facts[0]},{name},{path}", env=env)
-        return engine_repository.read("write-tree", env=env)
+        name = engine_repo.read("hash-object", "-w", "--stdin", stdin=content)
+        engine_repo.run("update-index", "--cacheinfo", f"{facts[0]},{name},{path}", env=env)
+        return engine_repo.read("write-tree", env=env)
 
 
 def parse_patch(patch: bytes) -> list[FileDiff]:

@@ -61,7 +61,7 @@ class TakenTree:
 
 
 def take_tree(
-    engine_repository: EngineRepository,
+    engine_repo: EngineRepository,
     clone: Path,
     base: str,
     *,
@@ -72,25 +72,25 @@ def take_tree(
 
     `max_file_bytes`: a larger file is left out. `max_files`: number of changed files; raises RepositoryError beyond.
     """
-    with engine_repository.open_index(base, clone) as env:
-        entries = _parse_entries(engine_repository.run("ls-files", "-s", "-z", env=env))
+    with engine_repo.open_index(base, clone) as env:
+        entries = _parse_entries(engine_repo.run("ls-files", "-s", "-z", env=env))
         submodules = {path for path, (mode, _) in entries.items() if mode == _SUBMODULE}
         walk = Walk(clone, max_file_bytes, submodules)
-        new_paths, left_out = _choose_new_paths(engine_repository, entries, walk)
+        new_paths, left_out = _choose_new_paths(engine_repo, entries, walk)
         _require_few(len(new_paths), max_files)
         _require_small(sum(max(0, walk.files[path]) for path in new_paths))
         # Bring the index from the base to the work tree.
         tracked = [path for path in entries if path not in submodules and not walk.is_left_out(path)]
         removed = [path for path in tracked if path not in walk.files]
         # By name alone: where a folder became a link, looking at the old path would lead behind the link.
-        engine_repository.run("update-index", "--force-remove", "-z", "--stdin", env=env, stdin=_join(removed))
+        engine_repo.run("update-index", "--force-remove", "-z", "--stdin", env=env, stdin=_join(removed))
         present = sorted([*new_paths, *(path for path in tracked if path in walk.files)])
-        left_out |= _add_paths(engine_repository, env, present)
+        left_out |= _add_paths(engine_repo, env, present)
         # git passes over a path such as `.GIT/config` with status 0.
-        indexed = _parse_entries(engine_repository.run("ls-files", "-s", "-z", env=env)).keys()
+        indexed = _parse_entries(engine_repo.run("ls-files", "-s", "-z", env=env)).keys()
         left_out |= dict.fromkeys(set(present) - indexed - left_out.keys(), "git refuses the path")
-        tree = engine_repository.read("write-tree", env=env)
-    changes = compare_trees(engine_repository, base, tree)
+        tree = engine_repo.read("write-tree", env=env)
+    changes = compare_trees(engine_repo, base, tree)
     _require_few(len(changes.files), max_files)
     _require_small(len(changes.patch))
     reasons = {to_text(path): left_out[path] for path in sorted(left_out)[:MAX_LEFT_OUT]}
@@ -99,21 +99,21 @@ def take_tree(
     return replace(changes, left_out=reasons)
 
 
-def compare_trees(engine_repository: EngineRepository, base: str, tree: str) -> TakenTree:
+def compare_trees(engine_repo: EngineRepository, base: str, tree: str) -> TakenTree:
     """Return a tree with its changes from the commit `base`."""
-    changed = _list_changes(engine_repository, base, tree)
-    flags = find_flags(engine_repository, changed, list_tree(engine_repository, tree))
-    return TakenTree(tree, engine_repository.run(*_PATCH, base, tree), tuple(changed.values()), flags=flags)
+    changed = _list_changes(engine_repo, base, tree)
+    flags = find_flags(engine_repo, changed, list_tree(engine_repo, tree))
+    return TakenTree(tree, engine_repo.run(*_PATCH, base, tree), tuple(changed.values()), flags=flags)
 
 
 Entries = Mapping[bytes, tuple[bytes, str]]
 """Mode and object id by path."""
 
 
-def list_tree(engine_repository: EngineRepository, tree: str) -> Entries:
+def list_tree(engine_repo: EngineRepository, tree: str) -> Entries:
     """Return the files of a tree."""
     return _parse_entries(
-        engine_repository.run("ls-tree", "-r", "-z", "--format=%(objectmode) %(objectname)%x09%(path)", tree)
+        engine_repo.run("ls-tree", "-r", "-z", "--format=%(objectmode) %(objectname)%x09%(path)", tree)
     )
 
 
@@ -123,41 +123,41 @@ def _parse_entries(listing: bytes) -> Entries:
 
 
 def _choose_new_paths(
-    engine_repository: EngineRepository, entries: Entries, walk: Walk
+    engine_repo: EngineRepository, entries: Entries, walk: Walk
 ) -> tuple[list[bytes], dict[bytes, str]]:
     """Return the files that the base does not have and no rule ignores, and the paths that are left out.
 
     A path that both the base's and the worker's rules ignore is not named: it is what both call a by-product.
     """
-    base_rules, own_rules = read_rules(engine_repository, entries), walk.read_rules()
+    base_rules, own_rules = read_rules(engine_repo, entries), walk.read_rules()
     new_paths = [path for path in walk.files if path not in entries]
     candidates = [*new_paths, *(path for path in walk.left_out if path.rstrip(b"/") not in entries)]
-    by_base = find_ignored_paths(engine_repository, base_rules, candidates)
-    by_worker = by_base if own_rules == base_rules else find_ignored_paths(engine_repository, own_rules, candidates)
+    by_base = find_ignored_paths(engine_repo, base_rules, candidates)
+    by_worker = by_base if own_rules == base_rules else find_ignored_paths(engine_repo, own_rules, candidates)
     left_out = {path: reason for path, reason in walk.left_out.items() if path not in by_base & by_worker}
     left_out |= dict.fromkeys(find_top_paths(by_worker, by_base), "ignored by rules that the worker wrote")
     left_out |= dict.fromkeys(find_top_paths(by_base, by_worker), "ignored by rules of the base")
     return [path for path in new_paths if path not in by_base | by_worker], left_out
 
 
-def _add_paths(engine_repository: EngineRepository, env: Mapping[str, str], paths: list[bytes]) -> dict[bytes, str]:
+def _add_paths(engine_repo: EngineRepository, env: Mapping[str, str], paths: list[bytes]) -> dict[bytes, str]:
     """Add files of the work tree to the index; return those that cannot be read, with the reason."""
     if not paths:
         return {}
     try:
-        engine_repository.run("update-index", "--add", "--remove", "-z", "--stdin", env=env, stdin=_join(paths))
+        engine_repo.run("update-index", "--add", "--remove", "-z", "--stdin", env=env, stdin=_join(paths))
     except GitError as error:
         if len(paths) == 1:
             return {paths[0]: error.message.partition(": ")[2].splitlines()[0][:200]}
         # A file that cannot be read fails alone, not the whole turn.
         middle = len(paths) // 2
-        return _add_paths(engine_repository, env, paths[:middle]) | _add_paths(engine_repository, env, paths[middle:])
+        return _add_paths(engine_repo, env, paths[:middle]) | _add_paths(engine_repo, env, paths[middle:])
     return {}
 
 
-def _list_changes(engine_repository: EngineRepository, base: str, tree: str) -> dict[bytes, ChangedFile]:
+def _list_changes(engine_repo: EngineRepository, base: str, tree: str) -> dict[bytes, ChangedFile]:
     arguments = ("-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", base, tree)
-    fields = engine_repository.run("diff-tree", *arguments).split(b"\0")[:-1]
+    fields = engine_repo.run("diff-tree", *arguments).split(b"\0")[:-1]
     count = sum(field.startswith(b":") for field in fields[::2])
     rows = zip(fields[: 2 * count : 2], fields[1 : 2 * count : 2], strict=True)
     statuses = {path: facts.split()[-1].decode() for facts, path in rows}
@@ -190,18 +190,18 @@ def _join(paths: Iterable[bytes]) -> bytes:
 _NAME = b".gitignore"
 
 
-def read_rules(engine_repository: EngineRepository, entries: Entries) -> dict[bytes, bytes]:
+def read_rules(engine_repo: EngineRepository, entries: Entries) -> dict[bytes, bytes]:
     """Return the contents of the .gitignore files among an index's entries."""
     names = {
         path: name
         for path, (mode, name) in entries.items()
         if path.rpartition(b"/")[2] == _NAME and mode.startswith(b"100")
     }
-    return dict(zip(names, engine_repository.read_blobs(list(names.values())), strict=True))
+    return dict(zip(names, engine_repo.read_blobs(list(names.values())), strict=True))
 
 
 def find_ignored_paths(
-    engine_repository: EngineRepository, rules: Mapping[bytes, bytes], paths: Collection[bytes]
+    engine_repo: EngineRepository, rules: Mapping[bytes, bytes], paths: Collection[bytes]
 ) -> set[bytes]:
     """Return the paths that the rules ignore, and the folders above the paths that they ignore as a whole.
 
@@ -209,15 +209,13 @@ def find_ignored_paths(
     """
     if not paths:
         return set()
-    with engine_repository.open_index() as env:
+    with engine_repo.open_index() as env:
         for path, content in rules.items():
             fs.write_atomic(Path(env["GIT_WORK_TREE"]), os.fsdecode(path), content)
         # "./" keeps a name such as ":(top)x" from being read as a pattern.
         lines = b"".join(b"./" + path + b"\0" for path in {*paths, *_list_folders(paths)})
         env |= {"GIT_LITERAL_PATHSPECS": "0"}
-        output = engine_repository.run(
-            "check-ignore", "-z", "--stdin", "--no-index", env=env, stdin=lines, accept=(0, 1)
-        )
+        output = engine_repo.run("check-ignore", "-z", "--stdin", "--no-index", env=env, stdin=lines, accept=(0, 1))
     return {path.removeprefix(b"./") for path in output.split(b"\0")[:-1]}
 
 
@@ -247,12 +245,12 @@ _HARNESS_FILES = frozenset({
 _GIT_FILES = frozenset({b".gitattributes", b".gitmodules", b".lfsconfig"})
 
 
-def find_flags(engine_repository: EngineRepository, changed: Collection[bytes], entries: Entries) -> dict[str, str]:
+def find_flags(engine_repo: EngineRepository, changed: Collection[bytes], entries: Entries) -> dict[str, str]:
     """Return the reason for each changed path that deserves attention. `entries`: of the new tree."""
     flags = {to_text(path): reason for path in changed if (reason := _find_name_reason(path))}
     present = [path for path in changed if path in entries]
     links = [path for path in present if entries[path][0] == b"120000"]
-    for path, target in zip(links, engine_repository.read_blobs([entries[path][1] for path in links]), strict=True):
+    for path, target in zip(links, engine_repo.read_blobs([entries[path][1] for path in links]), strict=True):
         if reason := _find_link_reason(path, target):
             flags[to_text(path)] = reason
     for path, twin in _find_twins(present, entries).items():

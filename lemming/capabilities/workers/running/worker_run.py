@@ -19,13 +19,7 @@ from typing import IO
 from lemming.capabilities.workers.attempts import STOP_FILE
 from lemming.capabilities.workers.harnesses.acp_reader import READERS
 from lemming.capabilities.workers.harnesses.harness_table import build_invocation, can_ask, find_program
-from lemming.capabilities.workers.harnesses.harness_types import (
-    EndedBy,
-    ErrorKind,
-    HarnessEnd,
-    HarnessRun,
-    Progress,
-)
+from lemming.capabilities.workers.harnesses.harness_types import EndedBy, ErrorKind, HarnessEnd, HarnessRun, Progress
 from lemming.capabilities.workers.harnesses.json_fields import OWN_TOKENS, JsonFields, RunTokens
 from lemming.capabilities.workers.harnesses.output_readers import OutputReader
 from lemming.capabilities.workers.running.harness_process import HarnessProcess

@@ -172,9 +172,6 @@ def _size(value: Any) -> int:
     return count
 
 
-# --- the keywords that are done here ----------------------------------------------------------------
-
-
 def _error(message: str) -> Any:
     from jsonschema import ValidationError
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lemming.kernel.base.json_schema.bounded_validator import (
-    StepBudget,
-    UnusableSchema,
-    iter_errors,
-    meta_schema,
-)
+from lemming.kernel.base.json_schema.bounded_validator import StepBudget, UnusableSchema, iter_errors, meta_schema
 from lemming.kernel.base.name_patterns import InvalidPattern
 
 MAX_PROBLEMS = 5

@@ -229,9 +229,6 @@ def _find_order_problem(subject: CheckSubject) -> Iterator[Problem]:
         yield Problem(error.message, pointer="/capabilities", hint="remove one of them")
 
 
-# --- names in grants, allocations and settings for new agents: only certain problems are reported ---
-
-
 _LATER = 'set "may_be_absent": true for a later agent'
 
 
