@@ -118,7 +118,8 @@ def format_tree(files: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _format_file(file: Mapping[str, Any], name: str) -> str:
-    size = "binary" if file["is_binary"] else f"+{file['insertions']} -{file['deletions']}"
+    size_bytes = f" ({file['size_bytes']:,} bytes)" if file.get("size_bytes") else ""
+    size = f"binary{size_bytes}" if file["is_binary"] else f"+{file['insertions']} -{file['deletions']}"
     return f"{name}  {', '.join(filter(None, (size, _STATUSES.get(file['status'], ''))))}"
 
 

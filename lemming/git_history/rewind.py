@@ -13,6 +13,7 @@ from typing import Any
 
 from lemming.git_history.history_reader import NOW, GitHistory, PastState, StateDiff
 from lemming.git_history.recorder import Recorder
+from lemming.kernel.agents import list_agent_folders
 from lemming.kernel.base import paths
 from lemming.kernel.files import fs
 from lemming.kernel.journal.journal_file import OWN_LIMIT_BYTES, journal_ticks
@@ -23,10 +24,15 @@ from lemming.kernel.journal.journal_segments import (
     sealed_ticks,
     segments,
 )
+from lemming.kernel.messages import parse_identities
 from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.tick.runtime import Runtime
 from lemming.kernel.tick.tick_counter import load_tick, persist_tick
 from lemming.libraries.journal_sealing import SEGMENT_LIMIT_BYTES, load_last_removed_tick, record_removed
+from lemming.libraries.lenient_json import parse_object_or_empty
+
+LOG_LIMIT_BYTES = 1 << 30
+"""Maximum size of the log of a channel."""
 
 
 def copy_journals(base: OrgPath, other: Path, *, until: int) -> None:
@@ -111,12 +117,44 @@ def rewind(runtime: Runtime, history: GitHistory, state: PastState) -> RewindRes
     if plan.journals:
         archive_folder = make_archive_folder_name(runtime)
         archive_journals(base, last_tick=tick, folder=archive_folder)
+    delivery_logs = _load_delivery_logs(base)
     repository.run("read-tree", "--reset", "-u", state.commit.id)
+    _keep_deliveries(base, delivery_logs)
     persist_tick(base, tick + 1)
     recorder.commit_rewind(tick + 1, state.commit.id)
     fs.sync_file_system(base)
     fs.remove(base, paths.REWINDING_FILE, sync=True)
     return RewindResult(state, plan.changes, plan.journals, archive_folder, previous_commit)
+
+
+def _load_delivery_logs(base: Path) -> dict[str, list[bytes]]:
+    """Return the lines of the log of each channel, by path."""
+    files = (base / paths.channel_log(name) for name in list_agent_folders(base))
+    return {
+        str(file.relative_to(base)): fs.read_bytes(file, LOG_LIMIT_BYTES).splitlines(keepends=True)
+        for file in files
+        if file.is_file()
+    }
+
+
+def _keep_deliveries(base: Path, logs: dict[str, list[bytes]]) -> None:
+    """Add lines to the restored logs of channels about entries that are still there.
+
+    The log tells of the world outside, which a rewind does not undo: an entry that was sent after the restored commit
+    would be sent again. Of an entry that is gone nothing is kept, since the next one may get its id.
+    """
+    for log, lines in logs.items():
+        file = base / log
+        restored = {*fs.read_bytes(file, LOG_LIMIT_BYTES).splitlines(keepends=True)} if file.is_file() else set()
+        surviving_lines = [line for line in lines if line not in restored and _has_entry(base, line)]
+        if surviving_lines and file.parent.is_dir():
+            fs.append(base, log, b"".join(surviving_lines))
+
+
+def _has_entry(base: Path, line: bytes) -> bool:
+    """Return True if the entry that a line of a channel's log names is in its outbox."""
+    names = parse_identities([str(parse_object_or_empty(line).get("entry", ""))])
+    return any((base / name.file).is_file() for name in names)
 
 
 def make_archive_folder_name(runtime: Runtime) -> str:

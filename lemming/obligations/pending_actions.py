@@ -139,7 +139,8 @@ class CallPatch:
 
     `title`: the call without its summary. `facts`: labels with their values. `flags`: reasons to look closely, by path.
     `files`: objects with `path`, `status` (A added, M modified, D deleted, T another type), `insertions`, `deletions`,
-    `is_binary`, and `hunks`: objects with `header` and `lines`, pairs of a mark (blank, "+", "-", "\\\\") and a text.
+    `is_binary`, `size_bytes` of a binary file, and `hunks`: objects with `header` and `lines`, pairs of a mark (blank,
+    "+", "-", "\\\\") and a text.
     `problem`: the reason that the call cannot be approved, or an empty text.
     """
 

@@ -22,8 +22,7 @@ from lemming.kernel.tick.error_boundary import isolate
 from lemming.kernel.tick_context import TickContext
 from lemming.kernel.turn.preparation import TurnContext
 from lemming.kernel.turn.preparation_chain import prepare_context
-from lemming.kernel.turn.tool_results import is_news
-from lemming.kernel.turn.wake_check import check_wake
+from lemming.kernel.turn.wake_check import check_wake, has_news_of_tools
 
 
 @dataclass
@@ -130,7 +129,7 @@ def _next_work_tick(tick_context: TickContext, agent: Agent) -> int | None:
 
 def _has_work(tick_context: TickContext, agent: Agent, context: TurnContext) -> bool:
     tools = tick_context.toolset.for_agent(agent.name)
-    if any(is_news(result, tools.get(result["tool"])) for result in context.state.results):
+    if has_news_of_tools(context.state, tools):
         return True
     return _has_addressed_entry(context.view, agent, context.agenda) or context.has_own_reason
 

@@ -120,3 +120,17 @@ def test_what_was_denied_is_forgotten_with_its_request(tmp_path: Path) -> None:
     deny(base)
     tick(base)
     assert [it["id"] for it in read_state(base, "ada").kept["approvals"]["denied"]] == ["4/ada/0"]
+
+
+def test_what_is_said_again_while_it_waits_is_not_paid_for_in_every_tick(tmp_path: Path) -> None:
+    call = {"outbox_entries": [], "tool_calls": [ring()]}
+    gate = {"at": "out", "when": {"field": "kind", "op": "is", "value": "report"}, "then": "ask"}
+    for reply, asking in ((call, ASK), (say("the ferry is late", kind="report"), gate)):
+        base = make(tmp_path / asking["at"], gates=[asking], script=[{"reply": reply}])
+        assert paid(base, 3) == [1, 0, 0]
+        by_hand(base, "human", 3, "hurry", kind="message", text="Hurry.", target="ada")
+        assert paid(base, 6) == [1, 0, 0, 0, 0, 0]
+        assert len(requests(base)) == 1
+        assert lemming(base, "approve", requests(base)[0].id) == 0
+        assert paid(base, 1) == [1]
+        assert lemming(base, "replay") == 0

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from merge_org import find_waiting_id, read_site
+from merge_org import find_waiting_id, make_asking_org, read_site
 from terminal import Lemming
 
+from lemming.commands.waiting import format_tree
 from lemming.engine import run_once
 from lemming.kernel.base.errors import LemmingError, UsageError
 from lemming.kernel.org.organisation import Organisation
@@ -164,3 +165,12 @@ def test_signs_that_are_not_seen_far_down_in_a_patch_are_told(base: Path) -> Non
 
 def test_a_tick_shows_the_merge_in_words(base: Path, lemming: Lemming) -> None:
     assert f"tool      {ONE_LINE}  " in lemming("tick", "1").out
+
+
+def test_a_file_of_which_a_patch_shows_nothing_is_named_with_its_size(tmp_path: Path) -> None:
+    script = "cat > /dev/null; mkdir src/__pycache__; printf '\\000code' > src/__pycache__/a.pyc; echo two >> src/a.txt"
+    base, _ = make_asking_org(tmp_path, script)
+    run_once(base)
+    patch = load_call_patch(base, get_args(base))
+    assert patch.flags == {"binary files": "1 with 5 bytes, of which nothing is shown: src/__pycache__/a.pyc"}
+    assert "  a.pyc  binary (5 bytes), new file" in format_tree(patch.files)

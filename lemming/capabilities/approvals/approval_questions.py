@@ -297,7 +297,8 @@ class EntryApprovals:
         states = turn.pending_states
         pending = [state[DECISION_RULES] for state in (*earlier, *states) if DECISION_RULES in state]
         if any(item["sha256"] == action.sha256 for item in pending):
-            return Suspended(question, reason="WAITS: this very entry waits for approval already; it is written once")
+            reason = "WAITS: this very entry waits for approval already; it is written once"
+            return Suspended(question, reason=reason, outcome="deferred")
         max_approvals = turn.agent.turn.max_approvals
         if sum(item[DECISION_RULES]["tool"] == PUBLISH for item in states) >= max_approvals:
             return Suspended(question, reason=too_many_message(max_approvals), outcome="deferred")

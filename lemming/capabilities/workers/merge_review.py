@@ -6,7 +6,7 @@ What is shown comes from the patch with the digest that the call names, never fr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -23,7 +23,7 @@ from lemming.capabilities.workers.merge_tool import (
     to_diff,
 )
 from lemming.capabilities.workers.repositories.git_command import RepositoryError
-from lemming.capabilities.workers.repositories.patches import apply_patch, parse_patch, replace_file
+from lemming.capabilities.workers.repositories.patches import FileDiff, apply_patch, parse_patch, replace_file
 from lemming.capabilities.workers.repositories.tree_walk import to_text
 from lemming.capabilities.workers.repositories.user_repository import require_own_branch
 from lemming.capabilities.workers.repositories.work_tree import compare_trees, list_tree
@@ -34,8 +34,10 @@ from lemming.kernel.base.jsontext import dump_compact
 from lemming.kernel.files.field_types import Json
 from lemming.kernel.org.organisation import Organisation
 from lemming.libraries.invisible_text import find_suspicious_text
+from lemming.libraries.wording import join_names
 from lemming.obligations.pending_actions import CallPatch, PatchEdit
 
+_MAX_NAMES_SHOWN = 5
 _FAILED_HUNK = re.compile(r"patch failed: (.+):(\d+)")
 _OLD_LINE = re.compile(r"@@ -(\d+)")
 
@@ -54,6 +56,16 @@ class _KnownPatches:
             text = patch.decode("utf-8", "replace") if len(patch) > DIFF_CHARS else ""
             self._notes[digest] = "; ".join(find_suspicious_text({"patch": text}))
         return {"the whole patch": self._notes[digest]} if self._notes[digest] else {}
+
+
+def _describe_binary_files(files: Sequence[FileDiff]) -> dict[str, str]:
+    """Return a warning about files of which a patch shows nothing, by "binary files"."""
+    binary_files = [file for file in files if file.is_binary and file.status != "D"]
+    if not binary_files:
+        return {}
+    sizes = f"{sum(file.size_bytes for file in binary_files):,} bytes"
+    names = join_names([file.path for file in binary_files], _MAX_NAMES_SHOWN)
+    return {"binary files": f"{len(binary_files)} with {sizes}, of which nothing is shown: {names}"}
 
 
 class MergeReview:
@@ -79,6 +91,7 @@ class MergeReview:
             patch = load_patch(org, str(args["patch"]))
             files = parse_patch(patch)
             flags |= org.get_cache(_KnownPatches).describe_text(args["patch"], patch)
+            flags |= _describe_binary_files(files)
             self.require_sound(org, args)
         except LemmingError as error:
             problem = error.message

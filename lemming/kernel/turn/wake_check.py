@@ -23,10 +23,12 @@ from lemming.kernel.org.config import OrgSettings
 from lemming.kernel.org.model_entries import ModelEntry
 from lemming.kernel.org.resume import ContextFile
 from lemming.kernel.org.schedule import Wake
+from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tick_context import TickContext
+from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.preparation import TurnContext
 from lemming.kernel.turn.preparation_chain import PreparationChain, UsageCache, prepare_context
-from lemming.kernel.turn.tool_results import is_news
+from lemming.kernel.turn.tool_results import DEFERRED_KEY, is_news
 
 UnwrittenFiles = Mapping[str, bytes]
 
@@ -143,15 +145,23 @@ def iter_news(context: TurnContext) -> Iterator[str]:
     state, view, agenda = context.state, context.view, context.agenda
     if context.fingerprint is not None and context.fingerprint != state.inputs:
         yield from describe_changes(context.fingerprint, state.inputs)
-    tick_context = context.tick_context
-    if any(
-        is_news(result, tick_context.toolset.for_agent(view.reader).get(result["tool"])) for result in state.results
-    ):
+    if state.results and has_news_of_tools(state, context.tick_context.toolset.for_agent(view.reader)):
         yield "what its tools gave"
     if agenda and (task := agenda.next_task("")):
         yield f"a request of {task.request.agent}" if task.request else "answers to what it asked"
     if has_unread(view, agenda):
         yield "entries"
+
+
+def has_news_of_tools(state: AgentState, tools: Toolset) -> bool:
+    """Return True if a result for the agent's next turn justifies a turn now.
+
+    A deferred result does not while a person has to decide first: a model that asks for the same again would be
+    paid for in every tick, for as long as the person takes.
+    """
+    is_undecided = any(DECISION_RULES in item.held for request in state.requests for item in request.open_sub_requests)
+    results = [result for result in state.results if not (is_undecided and result.get(DEFERRED_KEY))]
+    return any(is_news(result, tools.get(result["tool"])) for result in results)
 
 
 def describe_changes(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[str]:

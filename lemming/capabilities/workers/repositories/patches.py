@@ -29,7 +29,10 @@ class Hunk:
 
 @dataclass
 class FileDiff:
-    """The changes of one file. Fields as in `ChangedFile`; a binary file has no hunks."""
+    """The changes of one file. Fields as in `ChangedFile`; a binary file has no hunks.
+
+    `size_bytes`: of a binary file as the patch leaves it; 0 where the patch holds only the difference.
+    """
 
     path: str
     status: str = "M"
@@ -37,6 +40,7 @@ class FileDiff:
     deletions: int = 0
     is_binary: bool = False
     hunks: list[Hunk] = field(default_factory=list)
+    size_bytes: int = 0
 
 
 def rebuild_tree(engine_repo: EngineRepository, base: str, patch: bytes, tree: str) -> None:
@@ -129,6 +133,8 @@ def _read_header(file: FileDiff, line: bytes) -> None:
             file.status = status
     if line.startswith(b"rename to "):
         file.path, file.status = to_text(_unquote(line.removeprefix(b"rename to "))), "M"
+    if file.is_binary and not file.size_bytes and line.startswith(b"literal "):
+        file.size_bytes = to_int(line.removeprefix(b"literal "))
     file.is_binary = file.is_binary or line.startswith((b"GIT binary patch", b"Binary files "))
 
 
