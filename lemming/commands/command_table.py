@@ -131,8 +131,6 @@ MODULES = {
 }  # fmt: skip
 """Module and name of each command without a module of its own."""
 
-# --- old names -----------------------------------------------------------------------------------
-
 OLD_COMMANDS = {
     "approvals": "waiting", "plan": "schedule", "resume": "unpause", "vouch": "trust endorse", "compare": "diff",
     "watch": "status --watch",
@@ -236,8 +234,6 @@ def replace_old_names(name: str, arguments: Sequence[str]) -> tuple[list[str], d
             renamed[f"{key} {option}"] = f"{key} {options[option]}"
     return new_arguments, renamed
 
-
-# --- suggestions ---------------------------------------------------------------------------------
 
 DASHBOARD_VIEWS = {"money": "cost", "map": "agents graph", "ticks": "tick"}
 """Names of dashboard views, each with the command that shows the same."""

@@ -294,10 +294,7 @@ def print_columns(rows: Sequence[Sequence[str]]) -> None:
 
 
 def align_columns(rows: Sequence[Sequence[str]], max_widths: Sequence[int] = (), width: int = 0) -> list[str]:
-    """Return rows as lines of aligned columns, cut to a width.
-
-    By default, they fit into the terminal, unless the last column may be wider.
-    """
+    """Return rows as lines of aligned columns, cut to the terminal or a width; the last column may be wider."""
     max_widths = max_widths or [_FILE_WIDTH] * len(rows[0])
 
     def clean(cell: str, max_width: int) -> str:

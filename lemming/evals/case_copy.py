@@ -103,9 +103,6 @@ def _iter_files(start: Path) -> Iterator[str]:
                 yield Path(file.path).relative_to(start).as_posix()
 
 
-# --- changes ----------------------------------------------------------------------------------
-
-
 def _apply_change(folder: Path, file: str, change: Any) -> None:
     if isinstance(change, str):
         fs.write_atomic(folder, file, change.encode())
@@ -163,9 +160,6 @@ def _set_model(folder: Path, key: str) -> None:
             file = paths.resume_file(name)
             change = SettingOverride(file, "/model/key", key)
             fs.write_atomic(folder, file, apply_override(_load_file(folder, file), change))
-
-
-# --- stand-ins ----------------------------------------------------------------------------------
 
 
 BILL_FILE = ".lemming/bill.txt"

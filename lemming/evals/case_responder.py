@@ -109,10 +109,8 @@ class CaseResponder:
         answer = self.cache[prompt_hash]
         if answer is None:
             if not can_ask:
-                hint, message = (
-                    f"`lemming eval --record {self.name}`",
-                    f"no answer is recorded for {_describe(request)}",
-                )
+                hint = f"`lemming eval --record {self.name}`"
+                message = f"no answer is recorded for {_describe(request)}"
                 raise NoAnswer(message, where=case_file(self.name), hint=f"record it once with {hint}")
             reply = self._ask(entry, request, ask)
             details = {"agent": request.agent, "tick": request.tick, "call": request.step}

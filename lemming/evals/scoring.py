@@ -59,9 +59,6 @@ def score_expectation(expectation: Expectation, case_run: CaseRun) -> ScoreResul
     return _SCORERS[kind](getattr(expectation, kind), case_run)
 
 
-# --- entries ----------------------------------------------------------------------------------
-
-
 def find_matching_entries(expectation: ExpectedEntry, case_run: CaseRun) -> list[OutboxEntry]:
     """Return the entries of the case that match the expectation, in order."""
     return [entry for entry in case_run.entries if not _find_differences(entry, expectation, case_run)]
@@ -117,9 +114,6 @@ def _score_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:
 def _score_no_entry(expectation: ExpectedEntry, case_run: CaseRun) -> ScoreResult:
     files = [entry.file for entry in find_matching_entries(expectation, case_run)]
     return ScoreResult(len(files) < expectation.at_least, f"found {join_names(files, MAX_LISTED)}", files[:MAX_LISTED])
-
-
-# --- files, calls, cost, findings -----------------------------------------------------------------
 
 
 def _score_file(expectation: ExpectedFile, case_run: CaseRun) -> ScoreResult:
@@ -187,9 +181,6 @@ def _score_findings(expectation: ExpectedFindings, case_run: CaseRun) -> ScoreRe
     return ScoreResult(_is_in_range(len(findings), expectation.at_least, max_count), detail)
 
 
-# --- the answer, programs, judges ----------------------------------------------------------------
-
-
 def _score_answer(expectation: ExpectedAnswer, case_run: CaseRun) -> ScoreResult:
     request = load_requests(case_run.org).requests.by_identity[case_run.request]
     files = [entry.file for entry in request.answers][-MAX_LISTED:]
@@ -250,9 +241,6 @@ _SCORERS: dict[str, Callable[[Any, CaseRun], ScoreResult]] = {
     "command": _score_command,
     "judge": _score_judge,
 }
-
-
-# --- judges --------------------------------------------------------------------------------------
 
 
 def ask_judge(expectation: JudgeCheck, draft: str, case_run: CaseRun) -> tuple[bool, str]:

@@ -198,10 +198,7 @@ class ClaudeImport:
         return key
 
     def _join_teams(self) -> None:
-        """Let each agent ask the subagents in its tools: `Agent(reviewer, tester)`, or all agents if no name is given.
-
-        Both sides read each other.
-        """
+        """Let agents ask the subagents in their tools, `Agent(one, two)`, or all. Both sides read each other."""
         for name, resume in self.resumes.items():
             for tool_name in filter(_is_subagent, split_words(resume.get("x-claude", {}).get("tools"))):
                 requested = split_words(tool_name.partition("(")[2].rstrip(")"))

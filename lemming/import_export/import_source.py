@@ -1,7 +1,4 @@
-"""The folder of another program, from which an import reads.
-
-The folder is untrusted: reads are limited in size, and links are not followed.
-"""
+"""The untrusted folder that an import reads: sizes are limited, and links are not followed."""
 
 from __future__ import annotations
 

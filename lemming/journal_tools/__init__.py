@@ -1,4 +1,1 @@
-"""The past of an organisation, read from the journals: verification, repair, replay, provenance.
-
-Never calls a model.
-"""
+"""The past of an organisation, read from journals: verification, repair, replay, provenance. Never calls a model."""

@@ -199,10 +199,7 @@ def to_recorded_tick(tick: int, reading: JournalContents) -> RecordedTick:
 
 
 def load_tick_record(base: OrgPath, tick: int, prompts: PromptReader | None = None) -> RecordedTick:
-    """Load a tick from the journal.
-
-    Raises `UsageError` if there is no journal, and `CorruptState` for damage. `prompts` as in `read_journal`.
-    """
+    """Load a tick from the journal. Raises `UsageError` without a journal, `CorruptState` for damage."""
     reading = load_contents(base, tick, prompts=prompts)
     if not reading.records:
         raise missing_journal_error(base, tick)

@@ -67,9 +67,6 @@ class MemoryFolders:
             self._listings[agent_name] = listing, cached[1]
 
 
-# --- effects --------------------------------------------------------------------------------------
-
-
 def make_memory_effect(agent_name: str, key: str, value: Any, at: str, *, is_from_reply: bool = False) -> FileEffect:
     """Return the file effect that stores `value` under `key` with timestamp `at`. Writes nothing.
 
@@ -101,14 +98,8 @@ def encode_record(label: str, record: dict[str, Any], *, is_plain: bool = False)
     return content
 
 
-# --- reading -----------------------------------------------------------------------------------
-
-
 def load_memory(base_path: str | os.PathLike[str], agent_name: str, key: str, default: Any = None) -> Any:
-    """Return the value stored under `key`, or `default` without one.
-
-    Raises `CorruptState`, with file and line, for a damaged file.
-    """
+    """Return the value under `key`, or `default`. Raises `CorruptState`, with file and line, for a damaged file."""
     record = load_record(paths.as_base(base_path), agent_name, key)
     return default if record is None else record["value"]
 
@@ -171,9 +162,6 @@ def load_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memorie
             elif isinstance(record, Problem):
                 problems.append(record)
     return Memories(values, tuple(problems), digests, trust)
-
-
-# --- the pieces --------------------------------------------------------------------------------
 
 
 def _memory_path(agent_name: str, key: str) -> str:

@@ -123,9 +123,6 @@ class TickContext(ObjectCache):
 
 
 def _entry_order(survey: Survey, config: Config, persons: Sequence[str]) -> Sequence[str]:
-    """Return the agents in the order of a tick's entries: agents without turns first.
-
-    An answer therefore never precedes its question.
-    """
+    """Return the agents in the order of a tick's entries, those without turns first, so answers follow questions."""
     outside = {*persons, *(survey.find_channels(config) if config.has_channels else ())}
     return sorted(survey.turn_order, key=lambda name: name not in outside) if outside else survey.turn_order

@@ -38,10 +38,7 @@ _RANGES = ("0-59", "0-23", "1-31 or L", "1-12 or jan-dec", "0-7 or sun-sat, also
 
 
 class DueTimes(NamedTuple):
-    """Due times of a schedule within an interval: their number, the first and the last.
-
-    At most `MAX_COUNTED` are counted; then there may be more.
-    """
+    """Due times of a schedule within an interval: the first, the last, and their number, at most `MAX_COUNTED`."""
 
     times: int
     first: datetime

@@ -17,10 +17,7 @@ from lemming.kernel.memory import load_memory, make_memory_effect
 def save_memory(
     base_path: str | os.PathLike[str], agent_name: str, key: str, value: Any, *, clock: Clock | None = None
 ) -> None:
-    """Store `value` under `key`. Raises `ToolError` for an invalid key or value.
-
-    Raises `CorruptState` instead of replacing a damaged file.
-    """
+    """Store `value` under `key`. Raises `ToolError` for an invalid one, `CorruptState` for a damaged file."""
     base = paths.as_base(base_path)
     current_time = timestamp((clock or SystemClock()).now())
     make_memory_effect(agent_name, key, value, current_time)  # rejects an invalid value

@@ -92,10 +92,7 @@ def get_models_folder() -> Path:
 
 
 def find_weights(name: str) -> Path:
-    """Return the file of a model, downloaded or inside the installed package.
-
-    Raises `UnknownModel` for a missing file or a wrong size.
-    """
+    """Return the file of a model, downloaded or installed. Raises `UnknownModel` without a file of the right size."""
     weights = get_weights(name)
     hint = f"run `lemming models pull {name}`"
     for file in _candidate_paths(weights):

@@ -86,10 +86,7 @@ def read_outbox_entries(
 
 
 def read_entry(base: OrgPath, name: EntryName) -> OutboxEntry:
-    """Load an entry. Raises `ConfigError` if the file's content contradicts its name or folder.
-
-    Raises `FileNotFoundError` without a file.
-    """
+    """Load an entry. Raises `FileNotFoundError`, and `ConfigError` if content and name or folder differ."""
     try:
         raw = fs.read_bytes(f"{base}/{name.file}", ENTRY_LIMIT_BYTES)
     except FileNotFoundError:

@@ -37,10 +37,7 @@ def write_private_output(folder: Path, relative: str, content: bytes) -> None:
 
 
 def get_state_folder() -> Path:
-    """Return the folder of this user's own state: grants, tokens, keys and clones.
-
-    Raises: DiskError for a user without a home folder.
-    """
+    """Return the folder of the user's own state: grants, tokens, keys, clones. Raises: DiskError without a home."""
     try:
         configured = os.environ.get("XDG_STATE_HOME", "")
         state = Path(configured) if os.path.isabs(configured) else Path.home() / ".local/state"

@@ -111,10 +111,7 @@ def find_approval_outcomes(
 def _iter_decisions(
     request: OutboxEntry, sub_requests: Iterable[SubRequest], at: str, read_entries: EntryLister
 ) -> Iterator[tuple[OutboxEntry, str, str]]:
-    """Yield the decisions of the asked persons: entry, author, and outcome of the request.
-
-    The asker's own cancellation has no author.
-    """
+    """Yield the decisions of the asked persons: entry, author (none for the asker's own cancellation), and outcome."""
     for entry in read_entries(request.agent, request.tick):
         if is_cancellation(entry, request):
             yield entry, "", "cancelled"

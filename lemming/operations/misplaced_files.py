@@ -13,10 +13,7 @@ MAX_NAMED = 3
 
 
 def find_all_misplaced(base: OrgPath, authors: Iterable[str], tick: int) -> Iterator[Problem]:
-    """Yield a warning for each outbox with misplaced files. `tick` is the current or the next tick.
-
-    Outboxes are listed, and no file is opened.
-    """
+    """Yield a warning for each outbox with misplaced files at a current or next tick. No file is opened."""
     for author in filter(paths.AGENT_NAME.match, authors):
         try:
             files = fs.list_names(f"{base}/{paths.outbox_folder(author)}")

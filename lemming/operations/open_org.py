@@ -1,7 +1,4 @@
-"""An organisation opened by one engine.
-
-The lock belongs to the operating system and ends with its holder; the lock file describes the holder.
-"""
+"""An organisation opened by one engine. The system's lock ends with its holder; the lock file describes it."""
 
 from __future__ import annotations
 

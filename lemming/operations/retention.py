@@ -53,13 +53,14 @@ def max_retention(retention_ticks: int, every: int) -> int:
 
 
 def _find_expired(
-    survey: Survey, config: Config, mail: MailView, epoch: int, active_agents: Iterable[str]
+    tick_context: TickContext, epoch: int, active_agents: Iterable[str]
 ) -> tuple[list[str], dict[str, int]]:
     """Return the files of entries past their retention, except those retained for a reader with a coming turn.
 
     The second value is the number of these entries not shown to each agent. `epoch`: of this start of the engine; findings
     of an earlier tick are checked again if they can have changed. `active_agents`: agents with a turn in this tick.
     """
+    survey, config, mail = tick_context.survey, tick_context.config, tick_context.mail
     org, tick, retention = mail.org, mail.tick, config.org.retention_ticks
     if not 0 < retention < tick:
         return [], {}
@@ -302,9 +303,7 @@ def remove_expired(running_tick: RunningTick) -> None:
     runtime, journal, tick_context = running_tick.runtime, running_tick.journal, running_tick.tick_context
     _remove_expired_memories(tick_context)
     active_agents = {turn.agent for turn in running_tick.commits.reports.values() if turn.status != "skipped"}
-    files, missed = _find_expired(
-        tick_context.survey, tick_context.config, tick_context.mail, runtime.epoch, active_agents
-    )
+    files, missed = _find_expired(tick_context, runtime.epoch, active_agents)
     record = next((record for record in journal.records if isinstance(record, EntriesExpired)), None)
     if record is None:
         if not files:

@@ -35,10 +35,7 @@ READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
 
 
 class SystemdNotifier:
-    """Connection to systemd, and observer of events for `systemctl status`.
-
-    Errors are ignored, because an engine also runs without systemd.
-    """
+    """Connection to systemd, told of events for `systemctl status`. Errors are ignored: engines run without it."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
@@ -175,9 +172,6 @@ def compute_max_silence_s(config: Config, *, batch: bool) -> float:
     deadlines += [entry.deadline_s for entry in config.models.values()]
     deadlines += [entry.batch_deadline_s for entry in config.models.values() if batch]
     return max(deadlines) + MARGIN_S
-
-
-# --- the health endpoint --------------------------------------------------------------------------
 
 
 HOST, PATH = "127.0.0.1", "/healthz"

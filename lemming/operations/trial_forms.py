@@ -214,10 +214,7 @@ class WayResult:
 
 @dataclass
 class WayTrial:
-    """Trial of the ways with the model of an entry. An equal prompt is sent once for all ways.
-
-    `prompt` is the entry's prompt setting.
-    """
+    """Trial of the ways with an entry's model; equal prompts are sent once. `prompt`: the entry's prompt setting."""
 
     backends: Backends
     entry: ModelEntry

@@ -1,7 +1,4 @@
-"""Status lines that capabilities report to people.
-
-A capability that breaks or is not installed produces a message in its own section only.
-"""
+"""Status lines that capabilities report to people. A broken or missing capability spoils its own section only."""
 
 from __future__ import annotations
 

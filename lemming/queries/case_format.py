@@ -1,7 +1,4 @@
-"""Evaluation cases, `evals/<name>/case.json`: the format, loading and validation.
-
-`lemming.evals` runs the cases. Reference: docs/history.md.
-"""
+"""Evaluation cases, `evals/<name>/case.json`: format, loading, validation. Reference: docs/history.md."""
 
 from __future__ import annotations
 

@@ -153,10 +153,7 @@ class _AgentLifetime:
 
 
 def compute_costs(base: OrgPath, by: By, *, since: int = 0) -> CostReport:
-    """Return the cost report; with `since`, only costs of turns from tick `since` onwards.
-
-    Raises `CorruptState` for an unreadable ledger.
-    """
+    """Return the cost report, of turns from tick `since` if given. Raises `CorruptState` for an unreadable ledger."""
     with localcontext(prec=_DIGITS):
         states = {name: read_state(base, name) for name in list_ledger_agents(base)}
         return _aggregate_costs(base, CostReport(by), since, states)

@@ -54,10 +54,7 @@ class Account:
 
 
 def load_account(base: OrgPath, name: str, config: Config, agent: Agent | None) -> Account:
-    """Return the account of an agent that has a folder; `agent` is None for a broken resume.
-
-    Raises `CorruptState` for a damaged ledger.
-    """
+    """Return the account of an agent; `agent`: None for a broken resume. Raises `CorruptState` for a damaged ledger."""
     resume_credits = agent.credits if agent else AgentCredits()
     state, allowed = read_state(base, name), resolve_credits(config, name, resume_credits)
     limit, is_overridden = allowed.max_credits, agent and has_credit_override(config, name, resume_credits)

@@ -214,10 +214,7 @@ class ReadModel:
         return identity if is_signed and not has_leftovers else None
 
     def _remove_stamp(self) -> None:
-        """Remove the stamp before a write.
-
-        A kill within a granule of the clock may leave a torn file of the same identity.
-        """
+        """Remove the stamp before a write: a kill may leave a torn file with the same times, so the same identity."""
         if self._identity:
             fs.remove(self._org.base, STAMP_FILE)
 

@@ -53,7 +53,7 @@ from lemming.kernel.journal.open_requests import SHOW, SubRequest, iter_person_r
 from lemming.kernel.messages import OutboxEntry
 from lemming.kernel.org.capability_usage import asks_persons
 from lemming.kernel.plugins.capability_table import DECISION_RULES
-from lemming.kernel.tools import Tool, get_toolset
+from lemming.kernel.tools import get_toolset
 from lemming.obligations.decisions import parse_decision, references_entry
 from lemming.obligations.pending_actions import PendingAction
 
@@ -269,7 +269,8 @@ def find_approver_problems(subject: CheckSubject) -> Iterator[Problem]:
             continue
         tools = [*get_toolset(config.org, org).allowed_tools(agent, config.org).values()]
         for rule in rules:
-            if rule.gate.then != "ask" or (rule.gate.at == "call" and not _concerns_any(rule.gate, tools)):
+            concerns_any = any(rule.gate.concerns_tool(tool.name, tool.tool_class) for tool in tools)
+            if rule.gate.then != "ask" or (rule.gate.at == "call" and not concerns_any):
                 continue
             if not people and rule.line not in reported:
                 file, _, pointer = rule.line.partition("#")
@@ -278,10 +279,6 @@ def find_approver_problems(subject: CheckSubject) -> Iterator[Problem]:
                 yield Problem(message, file, pointer=pointer, hint=hint)
             reported.add(rule.line)
             yield from _missing_permissions(rule, agent, survey.agents, people)
-
-
-def _concerns_any(gate: Gate, tools: list[Tool]) -> bool:
-    return any(gate.concerns_tool(tool.name, tool.tool_class) for tool in tools)
 
 
 def _missing_permissions(rule: GateRule, agent: Agent, agents: Agents, people: list[str]) -> Iterator[Problem]:

@@ -110,9 +110,7 @@ def _visible_entries(selected: SelectContext) -> Sequence[OutboxEntry]:
     return [*([task.request] if task.request else []), *task.thread, *answers]
 
 
-# --- images for models that take them ("images": true) --------------------------------------------
-
-# The journal has the path and digest of each file; the bytes are read for the model call.
+# Images for models with `"images": true`. Journals have path and digest of each file; its bytes are read for the call.
 
 IMAGES_LIMIT = 8
 IMAGE_LIMIT_BYTES = 4 << 20

@@ -1,4 +1,1 @@
-"""Channels: agents with a brain outside the engine.
-
-Arriving messages become entries; addressed entries are delivered.
-"""
+"""Channels: agents with a brain outside the engine. Messages become entries; addressed entries are delivered."""

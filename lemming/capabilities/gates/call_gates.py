@@ -93,13 +93,11 @@ class CallGates:
         args = review.expand_arguments(context.org, call.args) if review else call.args
         facts = self.make_facts_builder(call, tool, context) if rules else dict
 
-        def get_recorded_verdict(rule: GateRule, fields: dict[str, Any]) -> CheckFinding | None:
+        def get_verdict(rule: GateRule, fields: dict[str, Any]) -> CheckFinding | None:
             reason = (call.judged or {}).get(rule.line)  # asked earlier, within the turn
             return reject_judges(rule, fields) if reason is None else CheckFinding(reason) if reason else None
 
-        result = evaluate_gates(
-            rules, args, facts, about=call.tool, check=self._check_runner, judge=get_recorded_verdict
-        )
+        result = evaluate_gates(rules, args, facts, about=call.tool, check=self._check_runner, judge=get_verdict)
         return result._replace(content=call.args) if result.content == args else result
 
     def make_facts_builder(self, call: ToolCall, tool: Tool, context: ToolContext) -> Facts:

@@ -97,9 +97,6 @@ def _find_unknown_tools(gate: Gate, names: Inventory, agent: Agent | None) -> It
             yield at, f'{subject} call "{pattern}": the gate has no effect', "grant the tool, or remove the gate"
 
 
-# --- gates behind others ------------------------------------------------------------------------
-
-
 def _find_shadowing_gate(earlier: Sequence[GateRule], gate: Gate) -> GateRule | None:
     """Return an earlier gate that surely decides all content of this gate, or None."""
     for index, rule in enumerate(earlier):
@@ -140,9 +137,6 @@ def _conjuncts(condition: Json | None) -> Iterator[Json]:
             yield from _conjuncts(part)
     else:
         yield condition
-
-
-# --- limits that cannot hold ----------------------------------------------------------------------
 
 
 Models = Sequence[tuple[str, ModelEntry]]

@@ -58,10 +58,7 @@ class Goal:
 
 
 def parse_goal(plain: Any) -> Goal:
-    """Return the goal in the value of `until`.
-
-    Raises: TypeMismatch, with the place and the fix, for an invalid value.
-    """
+    """Return the goal in the value of `until`. Raises: TypeMismatch, with place and fix, for an invalid value."""
     keys = [field_info.name for field_info in fields(Goal)]
     for key in plain if isinstance(plain, dict) else ():
         if key not in keys:

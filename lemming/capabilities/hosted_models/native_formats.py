@@ -172,9 +172,6 @@ def _iter_texts(part: Mapping[str, Any]) -> Iterator[str]:
                 yield text
 
 
-# --- images --------------------------------------------------------------------------------------
-
-
 ApiForm = Literal["chat", "responses", "anthropic", "ollama"]
 
 
@@ -221,8 +218,6 @@ def with_images(messages: list[Any], request: Request, api_form: ApiForm) -> lis
         new_message = {**message, "content": [text, *map(part, request.images)]}
     return [*messages[:index], new_message, *messages[index + 1 :]]
 
-
-# --- JSON Schemas -----------------------------------------------------------------------------------
 
 WRAPPER = "action"
 """The one property of the object around a schema without an object root: one of several actions, or a list."""

@@ -104,10 +104,7 @@ class NoVerdict(Exception):
 
 
 def ask_judge(turn: TurnView, judge: ResolvedJudge, messages: list[Message]) -> tuple[bool, str]:
-    """Ask a judge, with corrections as far as limits allow. A program is asked once.
-
-    Raises: NoVerdict without a valid verdict.
-    """
+    """Ask a judge, with corrections within the limits; a program is asked once. Raises: NoVerdict."""
     last_message = messages[-1]
     has_acted = False
     for corrections_left in range(0 if judge.command else turn.inputs.repairs, -1, -1):

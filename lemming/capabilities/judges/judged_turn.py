@@ -218,10 +218,7 @@ _ID = re.compile(r"[a-z0-9_/-]{1,100}")
 
 
 def describe_draft_entry(entry: OutboxEntry) -> str:
-    """Return an entry of a draft as text: its kind, readers and full payload.
-
-    Nothing is omitted: a judge would pass hidden content unchecked.
-    """
+    """Return an entry of a draft as text, in full: a judge would pass hidden content unchecked."""
     to = f" to {', '.join(sorted(entry.targets))}" if entry.targets else ""
     text, remaining = entry.payload.get("text"), dict(entry.payload)
     quoted_text = quote_text(remaining.pop("text")) if isinstance(text, str) else ""

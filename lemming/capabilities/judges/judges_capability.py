@@ -106,10 +106,7 @@ class TurnJudges:
         self._pending_indexes: Collection[int] = ()
 
     def intercept(self, effect: BuildPrompt) -> Interception:
-        """Resolve the judges of the turn, and add their policy files to the files read by the turn.
-
-        Raises: ConfigError for a missing judge.
-        """
+        """Resolve the judges of the turn; add their policies to the files that it reads. Raises: ConfigError."""
         context = self._turn.context
         self._judges, files = resolve_judges(
             context.tick_context, context.agent, effect.selected.task, context.unwritten_files

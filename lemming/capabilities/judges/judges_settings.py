@@ -1,7 +1,4 @@
-"""The key `verify` of a resume, of a team member or of a plan's step: judge, policy and consequence. Pure.
-
-Rules: docs/plans.md.
-"""
+"""The key `verify` of a resume, a team member or a step: judge, policy, consequence. Pure. Rules: docs/plans.md."""
 
 from __future__ import annotations
 

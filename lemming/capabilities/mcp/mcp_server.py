@@ -68,8 +68,6 @@ class OrgCommands:
             raise ToolError(error_text)
         return output_text or errors.decode("utf-8", "replace").strip()
 
-    # --- looking ---
-
     async def status(self) -> str:
         """Show the organisation's status: the tick, the running process, every agent, and all problems."""
         return await self.run_command("status", "--json")
@@ -97,8 +95,6 @@ class OrgCommands:
     async def tick(self, number: str) -> str:
         """Show a tick in full: its plan, turns, calls and results."""
         return await self.run_command("tick", "--json", "--", number)
-
-    # --- writing ---
 
     async def ask(
         self,

@@ -188,9 +188,6 @@ def _from_shared(entry: SharedMcpServer) -> McpServerSettings:
     )
 
 
-# --- validation -----------------------------------------------------------------------------------
-
-
 def _validate_server(name: str, entry: McpServerSettings | SharedMcpServer, file: str) -> Iterator[Problem]:
     key = "mcpServers" if isinstance(entry, SharedMcpServer) else "servers"
     if not _SERVER_NAME.match(name):
@@ -249,9 +246,6 @@ def _url_error(url: str) -> str:
 
 def _make_error(file: str, pointer: str, message: str, hint: str, *, key: str = "servers") -> Problem:
     return Problem(message, file, pointer=f"/{key}/{pointer}", hint=hint)
-
-
-# --- values from the environment -------------------------------------------------------------------
 
 
 def referenced_variables(server: McpServerSettings) -> list[str]:

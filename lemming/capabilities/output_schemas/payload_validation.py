@@ -109,9 +109,7 @@ def _normalize_enums(answer: Json, schema: Json) -> Json:
         raw = answer.get("text") if name == only_required and name not in answer else answer.get(name)
         first = _first_word(raw) if name not in answer else None
         if isinstance(field, dict) and field.get("type") == "boolean" and isinstance(raw, str):
-            booleans = [
-                value_or_none for text in (raw, first or "") if (value_or_none := parse_boolean(text)) is not None
-            ]
+            booleans = [boolean for text in (raw, first or "") if (boolean := parse_boolean(text)) is not None]
             listed |= {name: booleans[0]} if booleans else {}
         values = field.get("enum") if isinstance(field, dict) else None
         for value in values if isinstance(values, list) and isinstance(raw, str) else ():

@@ -269,10 +269,6 @@ def _target_name(to: RouteTarget) -> str:
     return to.name if isinstance(to, PlanStep) else to
 
 
-def _routes_to_json(routes: Sequence[tuple[Condition | Json, RouteTarget]]) -> list[Json]:
-    return [{"when": _to_json(condition), "to": _target_name(to)} for condition, to in routes]
-
-
 def _choice_to_json(choice: tuple[str, Mapping[str, RouteTarget]]) -> Json:
     field, ways = choice
     return {"field": field, "to": {value: _target_name(to) for value, to in ways.items()}}
@@ -303,7 +299,7 @@ def _key_order(key: str) -> int:
 
 _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("then", "else", "at_limit", "on_failure"), _target_name),
-    "routes": _routes_to_json,
+    "routes": lambda routes: [{"when": _to_json(condition), "to": _target_name(to)} for condition, to in routes],
     "choose": _choice_to_json,
     "context": lambda paths: [*map(_to_path, paths)],
     "output": _output_schema,

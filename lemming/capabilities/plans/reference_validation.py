@@ -24,13 +24,10 @@ def validate_references(plan: AgentPlan) -> Iterator[Problem]:
     yield from _writer_problems(plan)
     earlier_names = _possible_predecessors(plan)
     for action, step, base_pointer in plan.iter_actions():
-        inside = {parallel_action.name for parallel_action in step.parallel} if action is not step else set[str]()
+        inside = {member.name for member in step.parallel} if action is not step else set[str]()
         for path, pointer in _task_references(action, base_pointer):
             yield from _path_problems(plan, path, pointer, earlier_names[step.name], (step, inside, action))
-        done_names = earlier_names[step.name] | {
-            step.name,
-            *(parallel_action.name for parallel_action in step.parallel),
-        }
+        done_names = earlier_names[step.name] | {step.name, *(member.name for member in step.parallel)}
         for path, pointer in _answer_references(action, base_pointer):
             yield from _path_problems(plan, path, pointer, done_names, (step, set(), action), is_after=True)
     all_names = {action.name for action, _, _ in plan.iter_actions()}

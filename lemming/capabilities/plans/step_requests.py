@@ -36,9 +36,6 @@ LAST_CHARS = 8000
 Json = dict[str, Any]
 
 
-# --- variables and items ---------------------------------------------------------------------------
-
-
 def build_variables(plan: AgentPlan, run: PlanRun, values: Mapping[str, Any], new_answers: Mapping[str, Json]) -> Json:
     """Return a run's variables, as in `value_paths.ROOTS`. `new_answers`: the answers of this turn, by agent."""
     memory = values.get("memory") or {}
@@ -143,9 +140,6 @@ def collect_answers(states: Iterable[ActionState]) -> Json:
         failure = {"text": f"failed: {state.reasons}", "failed": state.reasons}
         answers.append(failure if state.phase == "failed" else state.answer or {})
     return {"items": answers}
-
-
-# --- requests, and what a step waits for -----------------------------------------------------------
 
 
 def is_deferred(result: Mapping[str, Any]) -> bool:

@@ -115,14 +115,10 @@ def _iter_files(folder: AllowedPath, staged: Mapping[str, bytes], removed: Remov
 
 
 def _child_place(folder: AllowedPath, name: str) -> AllowedPath:
-    parent_path = folder.attempt.path.rstrip("/").removeprefix("./")
-    display_path = (
-        name if parent_path in ("", ".") and not folder.attempt.path.startswith("/") else f"{parent_path}/{name}"
-    )
+    parent = folder.attempt.path.rstrip("/").removeprefix("./")
+    shown_path = name if parent in ("", ".") and not folder.attempt.path.startswith("/") else f"{parent}/{name}"
     relative = f"{folder.relative}/{name}" if folder.relative else name
-    return replace(
-        folder, attempt=replace(folder.attempt, path=display_path), relative=relative, is_granted_folder=False
-    )
+    return replace(folder, attempt=replace(folder.attempt, path=shown_path), relative=relative, is_granted_folder=False)
 
 
 TIME_LIMIT_S = 10.0

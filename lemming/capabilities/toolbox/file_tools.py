@@ -130,8 +130,6 @@ def make_write_effect(
     return write_effect(allowed_path, raw, context.staged, limits=limits, removed=all_removed)
 
 
-# --- the tools `file_edit`, `file_append` and `file_move` ----------------------------------------
-
 _LINES_COMPARED = 5000
 _LINES_NAMED = 10
 _LINE_SHOWN_CHARS = 200
@@ -249,8 +247,6 @@ def _suggest_line(old: str, text: str) -> str:
     number = stripped.index(close[0])
     return f'; line {number + 1} comes nearest: "{lines[number][:_LINE_SHOWN_CHARS]}"'
 
-
-# --- the tool read_document -------------------------------------------------------------------------
 
 DOCUMENT_LIMIT_BYTES = 32 << 20
 PART_CHARS = 24_000

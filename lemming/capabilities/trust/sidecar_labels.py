@@ -124,10 +124,7 @@ class SidecarLabels:
         return order.lowest(labels)
 
     def iter_folder_labels(self, path: str) -> Iterator[SourcedLabel]:
-        """Yield the labels of labelled files below a folder, and the folder's default label.
-
-        `path` as in `FileEffect.path_key`.
-        """
+        """Yield the labels of files below a folder, and the folder's default. `path` as in `FileEffect.path_key`."""
         yield SourcedLabel(self._folder_default_label(path), path)
         for folder, label in self._authors.folder_labels.items():
             is_below = path == "/" or folder.startswith(f"{path}/")
@@ -197,10 +194,7 @@ def make_import_label(file: str, label: str) -> tuple[str, bytes]:
 
 
 def compute_file_digest(base: OrgPath, path: str) -> str:
-    """Return the SHA-256 of a file of any size in hex, empty without a regular file.
-
-    Raises `DiskError` if the disk cannot read the file.
-    """
+    """Return the SHA-256 of a file in hex, empty without a regular file. Raises `DiskError` for an unreadable file."""
     full_path = os.path.join(base, path)
     try:
         with open_regular(full_path) as file:

@@ -22,10 +22,7 @@ EARLIER_RESULT_SUFFIX = " gave before"
 
 
 def trace_trust(write_log: WriteLog, path: str) -> list[TrustStep]:
-    """Return the trust trace of a file, a memory or an entry, beginning with the item.
-
-    The trace is empty if no turn lowered the trust.
-    """
+    """Return the trust trace of an item, beginning with the item; empty if no turn lowered the trust."""
     endorsements = _load_endorsements(write_log)
     steps: list[TrustStep] = []
     source, label = path, ""

@@ -163,18 +163,16 @@ def _make_rollback_repair(base: OrgPath, tick: int, ticks: list[int]) -> Repair:
 
 def _describe_lost_spending(base: OrgPath, ticks: list[int]) -> str:
     """Return a sentence with the spending of ticks moved aside, and the commands to keep counting the amount."""
-    spent_by_agent = defaultdict[str, float](float)
+    spent = defaultdict[str, float](float)
     for tick in ticks:
         with contextlib.suppress(CorruptState):
             for record in read_journal(base, tick):
                 if isinstance(record, ModelReplied):
-                    spent_by_agent[record.agent] += record.credits
-    lines = [
-        f"`lemming credits grant {name} -{amount:.10g}`" for name, amount in sorted(spent_by_agent.items()) if amount
-    ]
+                    spent[record.agent] += record.credits
+    lines = [f"`lemming credits grant {name} -{amount:.10g}`" for name, amount in sorted(spent.items()) if amount]
     if not lines:
         return "They spent nothing."
-    total = f"{sum(spent_by_agent.values()):.10g}"
+    total = f"{sum(spent.values()):.10g}"
     return f"They spent {total} credits, which are then no longer counted; to count them: {', '.join(lines)}."
 
 

@@ -21,10 +21,8 @@ def rename_authors(read: Json, later: Json, names: Collection[str], later_names:
     """
     mark, later_mark = ReadMark.from_json(read), ReadMark.from_json(later)
     old_names = _match_ticks(mark, later_mark, names, later_names)
-    other_marks = {
-        author: tick for author, tick in mark.through.items() if author not in {*old_names, *old_names.values()}
-    }
-    through = {**other_marks, **{new: mark.through[old] for new, old in old_names.items()}}
+    marks = {author: tick for author, tick in mark.through.items() if author not in {*old_names, *old_names.values()}}
+    through = {**marks, **{new: mark.through[old] for new, old in old_names.items()}}
     authors = {*names, *old_names.values()}
     shown = {identity for identity in later_mark.also - mark.also if _was_shown(mark, identity, authors)}
     return ReadMark(through, mark.also | shown, mark.unusable).as_json()

@@ -54,9 +54,6 @@ class ReplayResult:
     not_repeatable: tuple[str, ...] = ()
 
 
-# --- in place ----------------------------------------------------------------------------------
-
-
 def replay_ticks(base: OrgPath, ticks: list[int]) -> Iterator[ReplayResult]:
     """Replay the turns of these ticks in place, and yield each tick with equal results.
 
@@ -124,9 +121,6 @@ def _compare_start(
         state = {**state, "read": rename_authors(state["read"], start_state["read"], names, later_names)}
         before, now = without_notes(start_state), without_notes(state)
         require_equal(before, now, recorded.tick, name, subject="state before the turn")
-
-
-# --- into another folder -----------------------------------------------------------------------
 
 
 def replay_into(base: OrgPath, into: Path, ticks: list[int]) -> Iterator[ReplayResult]:

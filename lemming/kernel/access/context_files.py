@@ -1,7 +1,4 @@
-"""Files shown in an agent's prompts: the files named in `context`, and granted memories of other agents.
-
-`*` in a name matches any existing file.
-"""
+"""Files in an agent's prompts: those of `context` (`*` matches any), and granted memories of other agents."""
 
 from __future__ import annotations
 

@@ -93,10 +93,8 @@ _WIDTHS = {**dict.fromkeys("\u00ab\u00bb\u300a\u300b\u226a\u226b\u27ea\u27eb", 2
 def _escape_match(match: re.Match[str]) -> str:
     """Return a character escaped as in JSON, unless the position gives it a legitimate use."""
     character, text, position = match[0], match.string, match.start()
-    previous_character, next_character = (
-        text[position - 1 : position] if position else "",
-        text[position + 1 : position + 2],
-    )
+    previous_character = text[position - 1 : position] if position else ""
+    next_character = text[position + 1 : position + 2]
     if character in _JOINERS and not (_is_plain(previous_character) or _is_plain(next_character)):
         return character  # between letters that take other forms then, or pictures
     if (

@@ -25,10 +25,7 @@ Fitter = Callable[[Any], Any]
 
 
 class TypeMismatch(ValueError):
-    """Raised for a value that may not be of the expected type.
-
-    `at`: JSON pointer to the wrong part. `hint`: a suggested correction.
-    """
+    """Raised for a possibly wrong type. `at`: JSON pointer to the wrong part. `hint`: a suggested correction."""
 
     def __init__(self, message: str = "", *, at: str = "", hint: str = "") -> None:
         super().__init__(message)

@@ -101,10 +101,7 @@ class FolderLock:
 
 
 def load_lock_holder(root: Path, relative: str) -> bytes | None:
-    """Return the holder's description, or None if the lock is free. Takes no lock.
-
-    Raises `DiskError` if the process may not open the file.
-    """
+    """Return the holder's description, or None if the lock is free; takes no lock. Raises `DiskError`."""
     try:
         descriptor = os.open(root / relative, _READ_FLAGS)
     except FileNotFoundError:

@@ -181,10 +181,7 @@ def parse_document(
     any_integer: bool = False,
     unknown_key_policy: UnknownKeyPolicy = "kept",
 ) -> Document[T]:
-    """Parse bytes into a value of `kind`. Raises `ConfigError`, which names `file`.
-
-    `any_integer`: accept integers beyond 53 bits too.
-    """
+    """Parse bytes into a `kind`. Raises `ConfigError`, naming `file`. `any_integer`: also beyond 53 bits."""
     try:
         plain = parse(raw, limit_bytes=limit_bytes, allow_bom=True, any_integer=any_integer)
     except JsonProblem as error:

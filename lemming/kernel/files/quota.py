@@ -25,9 +25,7 @@ class FolderEntry(NamedTuple):
 
 
 class FolderSize(NamedTuple):
-    """Size of a folder: bytes (the larger of length and disk usage), number of files and folders, depth,
-    unreadable folders.
-    """
+    """Size of a folder: bytes (length or disk usage), number of files and folders, depth, unreadable folders."""
 
     size_bytes: int = 0
     files: int = 0
@@ -77,10 +75,7 @@ _CLOSED = os.stat_result((0,) * 10)
 
 
 def walk(folder: str) -> Iterator[FolderEntry]:
-    """Yield everything below a folder. A folder that cannot be opened is yielded again, with a mode of 0.
-
-    Raises the same errors as `measure`.
-    """
+    """Yield all below a folder; a folder that cannot be opened again, with a mode of 0. Raises as `measure`."""
     try:
         current = os.open(folder, _FOLDER)
     except OSError as error:

@@ -40,10 +40,7 @@ class Folder:
             raise write_error(root, relative, error) from error
 
     def write_file(self, name: str, content: bytes, *, is_new: bool = False) -> os.stat_result:
-        """Write a file as `fs.write_atomic` does, and return the status.
-
-        `is_new`: there is no file of this name, whose mode would be kept.
-        """
+        """Write a file like `fs.write_atomic`, and return the status. `is_new`: there is no file with a mode to keep"""
         relative, folder = f"{self.relative}/{name}", self._descriptor
         try:
             descriptor, temporary = write_temporary(folder, name, content, self._mode, is_new=is_new)
@@ -256,10 +253,7 @@ _PRIVATE_FILE = re.compile(r"(?:\.lemming|logs)/|agents/[^/]+/(?:logs/|(?:turns|
 
 
 def file_mode(relative: str) -> int:
-    """Return the mode for a new file, before the umask.
-
-    Entries and memories rely on the privacy of their folders, which a person may open up.
-    """
+    """Return the mode for a new file, before the umask. Entries and memories rely on the privacy of their folders."""
     return _restrict_mode(_FILE_MODE) if _PRIVATE_FILE.match(relative) else _FILE_MODE
 
 

@@ -290,9 +290,7 @@ class FileCache:
         return reading
 
     def find_unchanged_digest(self, file: str) -> str:
-        """Return the digest of a file that is certainly unchanged since the last read or write, else an empty
-        string.
-        """
+        """Return the digest of a file certainly unchanged since the last read or write, else an empty string."""
         cached = self._readings.get(file)
         return cached.digest if cached is not None and is_current(cached, f"{self._base}/{file}") else ""
 

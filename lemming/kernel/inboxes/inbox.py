@@ -25,10 +25,7 @@ from lemming.kernel.messages import EntryName, OutboxEntry
 @accept_old_names
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
 class Inbox:
-    """Entries shown to a turn.
-
-    `waiting`: number of unread entries that did not fit. `mark`: the mark after the commit.
-    """
+    """Entries shown to a turn. `waiting`: number of unread entries without room. `mark`: the mark after the commit."""
 
     unread: Sequence[OutboxEntry]
     earlier: Sequence[OutboxEntry]
@@ -142,10 +139,7 @@ def _collect_new(
 def _fit_newest(
     mail: MailView, names: Iterable[EntryName], limit: int, remaining_chars: int
 ) -> tuple[list[OutboxEntry], int]:
-    """Return the newest entries that fit, newest last, and the remaining size. Names come newest first.
-
-    The first is accepted at any size.
-    """
+    """Return the newest entries that fit, newest last, and the size left. Names: newest first; the first one fits."""
     entries: list[OutboxEntry] = []
     if limit > 0 and remaining_chars > 0:
         names = iter(names)

@@ -25,10 +25,7 @@ EMPTY: Mapping[str, Any] = {}
 
 @accept_old_names
 class MailView:
-    """The entries visible to the turns of a tick.
-
-    For use by one thread at a time. The authors before a reader in the order have had their turn.
-    """
+    """The entries visible to a tick's turns, for one thread at a time. Authors before a reader have had their turn."""
 
     def __init__(
         self,

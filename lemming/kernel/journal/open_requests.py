@@ -120,10 +120,8 @@ class OpenRequest(_SparseJson):
     @property
     def next_wake_tick(self) -> int | None:
         """The first tick in which an open sub-request has expired, or None."""
-        expiry_ticks = [
-            sub_request.until + 1 for sub_request in self.open_sub_requests if sub_request.until is not None
-        ]
-        return min(expiry_ticks, default=None)
+        ticks = [sub_request.until + 1 for sub_request in self.open_sub_requests if sub_request.until is not None]
+        return min(ticks, default=None)
 
     @property
     def has_deadline(self) -> bool:

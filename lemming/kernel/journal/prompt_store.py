@@ -40,9 +40,7 @@ def has_references(plain: Json) -> bool:
 def reference_schema() -> Schema:
     """Return the schema of a `turn_started` with references."""
     full_schema = TurnStarted.json_schema()
-    own_properties = {
-        key: full_schema["properties"][key] for key in full_schema["required"] if key not in PREFIX_FIELDS
-    }
+    properties = {key: full_schema["properties"][key] for key in full_schema["required"] if key not in PREFIX_FIELDS}
     prefix_schema = {
         "description": "What all turns of the agent begin with, or the tick whose journal has it.",
         "type": ["object", "integer"],
@@ -52,7 +50,7 @@ def reference_schema() -> Schema:
         "type": "array",
         "items": {"type": ["string", "array"]},
     }
-    return object_schema({**own_properties, "opening": prefix_schema, "situation": message_schema})
+    return object_schema({**properties, "opening": prefix_schema, "situation": message_schema})
 
 
 class InlineParts:

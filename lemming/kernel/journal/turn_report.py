@@ -95,10 +95,7 @@ class JudgeVerdictJson(TypedDict):
 
 
 class JudgingJson(TypedDict):
-    """Verdicts on a turn's drafts and their cost, which is part of the turn's cost.
-
-    `passed`: True if the final draft passed all judges.
-    """
+    """Verdicts on a turn's drafts, with their part of the turn's cost. `passed`: the final draft passed all judges."""
 
     passed: bool
     verdicts: list[JudgeVerdictJson]

@@ -111,9 +111,7 @@ def cost_bound(entry: ModelEntry, tokens_in: int) -> CostBound:
 
 
 def max_dollars(entry: ModelEntry, tokens_in: int) -> float | None:
-    """Return the maximum cost in dollars of a call with `estimate_prompt_tokens` input tokens, or None
-    without a known price.
-    """
+    """Return the maximum cost in dollars of a call with `tokens_in` input tokens, or None without a price."""
     if entry.usd_per_million_input_tokens is None and entry.provider not in provided("pricing"):
         return None
     if (compute_dollars := load_pricing()) is None:

@@ -240,10 +240,8 @@ class CurrentRequest:
                 payload = {**payload, "parent": self.reference, "path": [*self.path, agent]}
                 if self.until is not None:
                     # a sub-request never outlasts the request itself
-                    own_deadline, remaining_ticks = get_count(payload, "deadline"), max(0, self.until - tick)
-                    payload["deadline"] = min(
-                        remaining_ticks, remaining_ticks if own_deadline is None else own_deadline
-                    )
+                    own_deadline, ticks_left = get_count(payload, "deadline"), max(0, self.until - tick)
+                    payload["deadline"] = min(ticks_left, ticks_left if own_deadline is None else own_deadline)
                 if self.not_after:
                     payload["not_after"] = min(parse_deadline_time(payload) or self.not_after, self.not_after)
         return new_entry._replace(payload=self._address_to_asker(payload))

@@ -231,10 +231,7 @@ def hold_settings(org: Organisation, *, is_held: bool) -> None:
 
 
 def preview_config(base_path: str | os.PathLike[str], file: str, raw: bytes) -> Config:
-    """Return the settings as if one of the files had the given bytes.
-
-    Raises `ConfigError` with every problem of all three files.
-    """
+    """Return the settings as if a file had the given bytes. Raises `ConfigError` with the problems of all files."""
     org = Organisation.from_path(base_path)
     results = {settings_file: _load_file(org, settings_file) for settings_file in FILE_TYPES}
     try:

@@ -132,10 +132,7 @@ def find_unimported(modules: Sequence[str]) -> list[str]:
 # A failed import is not cached: a repaired plugin is imported at the next tick.
 @cache
 def load_plugins(modules: tuple[str, ...]) -> None:
-    """Import the modules named by an organisation, once per process.
-
-    Raises `ConfigError` with the failing module and its error.
-    """
+    """Import the modules named by an organisation, once per process. Raises `ConfigError` with module and error."""
     for name in modules:
         _import_plugin(name, name, partial(import_module, name), name)
     first: dict[tuple[Kind, str], Registration] = {}

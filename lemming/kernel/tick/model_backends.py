@@ -137,11 +137,9 @@ class Backends:
         max_calls = entry.concurrency_limit or provider.max_concurrent
         if not entry.concurrency_limit and max_calls is not None and max_calls > 1:
             max_calls = max(max_calls, self.settings.max_parallel or 0)  # the user knows more than the backend
-        limits, rate_limiter = Limits(max_calls, entry.requests_per_minute, entry.tokens_per_minute), None
+        limits, limiter = Limits(max_calls, entry.requests_per_minute, entry.tokens_per_minute), None
         if limits != NO_LIMITS:  # models of one server share its pace: they share the account that is limited
-            rate_limiter = self._rate_limiters.setdefault(
-                name, RateLimiter(name, clock=self.monotonic, pause=self.pause)
-            )
+            limiter = self._rate_limiters.setdefault(name, RateLimiter(name, clock=self.monotonic, pause=self.pause))
         if self.settings.executor in provided("executors") and provider.can_be_down:  # a recording is read here
             settings = self.settings
             if self._executor is None or self._executor.address != settings.executor_address:
@@ -155,7 +153,7 @@ class Backends:
             provider,
             attempts=entry.attempts,
             circuit=circuit,
-            rate_limiter=rate_limiter,
+            rate_limiter=limiter,
             limits=limits,
             server=self.server_profile(entry) if provider.leaves_out else None,
             stop=self.stop,

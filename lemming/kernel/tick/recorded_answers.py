@@ -179,20 +179,18 @@ def abandon_turn(
 
     A call without a recorded end is recorded as unknown, so `lemming repair` lists the call.
     """
-    current_request = inputs.current_request
+    request = inputs.current_request
     replies = [record for record in records if isinstance(record, ModelReplied)]
     answers = [restore_answer(record) for record in replies]
     finished, usage = [record for record in records if isinstance(record, ToolFinished)], spending_fields(answers)
     # The answers on record were paid for, although nothing of the turn is written.
     spent = charge_usage(inputs, answers, usage, "failed")
     # Only the capabilities of the turn know its labels and limits, so the turn stays until all of them are back.
-    capabilities = starting_capabilities(inputs, plugins, [REQUEST_RULES] if current_request else [])
-    if current_request:  # the turn counts as a failure of its request
-        cost, counts = current_request.sum_costs(replies, write_off_total(records)), error == TurnBroke.__name__
-        if counts or (cost and current_request.counts_open_budgets):
-            spent.requests = current_request.state_after_failure(
-                spent.requests, cost, counts=counts, calls=len(replies)
-            )
+    capabilities = starting_capabilities(inputs, plugins, [REQUEST_RULES] if request else [])
+    if request:  # the turn counts as a failure of its request
+        cost, counts = request.sum_costs(replies, write_off_total(records)), error == TurnBroke.__name__
+        if counts or (cost and request.counts_open_budgets):
+            spent.requests = request.state_after_failure(spent.requests, cost, counts=counts, calls=len(replies))
     state = drop_used_approvals(spent, records)
     results, tools, remarks = _describe_side_effects(journal, inputs, records)
     results = _label_results(capabilities, inputs, finished, results)

@@ -1,7 +1,4 @@
-"""The threads of turns: a pool of idle threads, and a lock for one working thread at a time.
-
-Starting a thread costs as much as part of a turn.
-"""
+"""The threads of turns: a pool, since a start costs as much as part of a turn, and a lock for one at a time."""
 
 from __future__ import annotations
 
@@ -21,10 +18,7 @@ KEEP_ALIVE_S = 10.0
 
 
 class Pool:
-    """Running threads, and idle threads kept for `keep_alive_s` seconds.
-
-    The threads are daemons: hanging work does not keep the process alive.
-    """
+    """Threads, running or idle for `keep_alive_s` seconds; daemons, so hanging work keeps no process alive."""
 
     def __init__(self, keep_alive_s: float = KEEP_ALIVE_S) -> None:
         self._keep_alive_s = keep_alive_s

@@ -65,10 +65,7 @@ class ToolSource(ABC):
 
 
 class ServerSource(ToolSource):
-    """A source of server tools; only the server knows its tools.
-
-    The tool names begin with the `prefix` of the capability.
-    """
+    """A source of tools that only their server knows. Tool names begin with the `prefix` of the capability."""
 
     @property
     @abstractmethod

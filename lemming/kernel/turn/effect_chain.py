@@ -142,10 +142,7 @@ class EffectChain:
         approved: Sequence[effects.Effect] = (),
         before: Any = None,
     ) -> Steps:
-        """Take an effect through interceptors.
-
-        `approved`: the effect as persons approved it. `before`: a copy of its content, if there is one.
-        """
+        """Take an effect through interceptors. `approved`: as persons approved it. `before`: a copy of its content."""
         if before is None and interceptors:
             before = self._copy_values(effect)
         for depth, interceptor in enumerate(interceptors, 1):

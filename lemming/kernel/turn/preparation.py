@@ -182,14 +182,10 @@ class Continue(NamedTuple):
     request: str
 
 
-def _always() -> bool:
-    return True
-
-
 class Wake(NamedTuple):
     """A reason to take a turn. `check` is called once all new entries have passed `ReceiveEntry`."""
 
-    check: Callable[[], bool] = _always
+    check: Callable[[], bool] = lambda: True
 
 
 Due = Watch | Block | Continue | Wake

@@ -141,10 +141,7 @@ class PreparationChain(EffectChain):
         return self.complete(LabelPrompt()).labels
 
     def decide(self, effect: T) -> T | Rejected | Deferred:
-        """Return the effect as passed on by the capabilities, or the decision against the effect.
-
-        Raises `StoppedByGate` for a final rejection.
-        """
+        """Return the effect as passed on, or the decision against it. Raises `StoppedByGate` for a final rejection."""
         if type(effect) not in self.handled:
             return effect
         passed = super().decide(effect)

@@ -175,17 +175,13 @@ def _build_prefix(
     )
 
 
-def _contract_schema(
-    agent: Agent, tools: Sequence[Tool], payload_schemas: Sequence[PayloadSchema]
-) -> Mapping[str, Any]:
+def _contract_schema(agent: Agent, tools: Sequence[Tool], schemas: Sequence[PayloadSchema]) -> Mapping[str, Any]:
     kinds, max_entries = tuple(agent.turn.kinds), agent.turn.max_entries
-    if not payload_schemas:
+    if not schemas:
         return _schema(kinds, tuple(tools), max_entries)
-    extra_kinds = {kind for schema in payload_schemas for kind in schema.kinds}.difference(kinds)
+    extra_kinds = {kind for schema in schemas for kind in schema.kinds}.difference(kinds)
     arguments = {tool.name: tool.parameters for tool in tools}
-    return reply_schema(
-        kinds=[*kinds, *extra_kinds], tools=arguments, max_entries=max_entries, payload_schemas=payload_schemas
-    )
+    return reply_schema(kinds=[*kinds, *extra_kinds], tools=arguments, max_entries=max_entries, payload_schemas=schemas)
 
 
 def _probe_features(entry: ModelEntry, base: Path, plugins: list[str]) -> ModelFeatures:

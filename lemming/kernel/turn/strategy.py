@@ -142,10 +142,7 @@ class Turn:
         yield Act(reply)
 
     def call(self, tool: str, args: dict[str, Any]) -> Generator[Step, Any, CallResult]:
-        """Call a tool with the agent's permissions.
-
-        The result is for the strategy only; the model does not see the result.
-        """
+        """Call a tool with the agent's permissions. Only the strategy gets the result, not the model."""
         state = self._state
         if tool in turn_tool_names(state.inputs.agent):
             raise ValueError(f"{tool} asks another agent and must be called from a reply")

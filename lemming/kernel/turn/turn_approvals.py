@@ -78,10 +78,7 @@ class TurnApprovals:
         return turn_state.forced_end or ("done" if turn_state.is_answered else None)
 
     def _publish(self, call: ToolCall, at: str) -> None:
-        """Write an approved entry. Gates that block still apply.
-
-        An entry whose files have changed is checked like an unapproved entry.
-        """
+        """Write an approved entry, past all gates but those that block; past none if its files have changed."""
         assert call.approved, "only an approved entry is published"
         turn_state = self.turn_state
         try:
@@ -218,10 +215,7 @@ def insert_results(turn_state: TurnState, earlier_results: Sequence[Json], numbe
 def _continue_dialogue(
     turn_state: TurnState, numbers: Mapping[int, int], earlier_results: Sequence[Json], failed: CallResults
 ) -> list[Message]:
-    """Return the messages behind the prompt, each pending call with the result.
-
-    `failed`: other results that the model must see.
-    """
+    """Return the messages behind the prompt: pending calls with results. `failed`: other results for the model."""
     inputs, dialogue = turn_state.inputs, drop_unanswered(turn_state.inputs.dialogue)
     render = partial(render_results, inputs.model, inputs.form, [*inputs.prompt, *dialogue])
     if not dialogue:  # a new conversation: its prompt shows the other results

@@ -103,10 +103,7 @@ class TurnState(TurnWrites):
         return read_reply(self, answer, keep)
 
     def stage_reply(self, reply: TurnReply, *, has_seen: bool = True) -> None:
-        """Stage the entries, tool calls and memories of a reply.
-
-        `has_seen`: the reply's author had seen all results.
-        """
+        """Stage the entries, tool calls and memories of a reply. `has_seen`: the author had seen all results."""
         if has_seen:
             self.results.shown_count, self.accepted_count = len(self.results.items), self.accepted_count + 1
         if self.results.items:

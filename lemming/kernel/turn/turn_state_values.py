@@ -83,8 +83,8 @@ class TurnStateValues:
     @property
     def is_answered(self) -> bool:
         """True if the turn's request has an answer."""
-        current_request = self.inputs.current_request
-        return current_request is not None and current_request.is_answered(self.entries)
+        request = self.inputs.current_request
+        return request is not None and request.is_answered(self.entries)
 
     @property
     def trust_label(self) -> str:
@@ -104,12 +104,10 @@ class TurnStateValues:
     @property
     def cost(self) -> float:
         """Cost of the turn so far, in the unit of the budget of its request."""
-        current_request = self.inputs.current_request
-        if current_request is None:
+        request = self.inputs.current_request
+        if request is None:
             return 0.0
-        return current_request.sum_costs(
-            self.answers, self.write_off if current_request.counts_open_budgets else NO_WRITE_OFF
-        )
+        return request.sum_costs(self.answers, self.write_off if request.counts_open_budgets else NO_WRITE_OFF)
 
     def get_status(self, end: End) -> Status:
         """Return the status of a turn with this end. Without an answer nothing can resume."""
@@ -126,12 +124,10 @@ class TurnStateValues:
 
     def begin(self, chain: EffectChain, strategy_turn: Any, approvals: Any, *, has_requests: bool) -> None:
         """Set the parts of the turn."""
-        self.chain, self.approvals, self.strategy_turn, self.has_requests = (
-            chain,
-            approvals,
-            strategy_turn,
-            has_requests,
-        )
+        self.chain = chain
+        self.approvals = approvals
+        self.strategy_turn = strategy_turn
+        self.has_requests = has_requests
 
     def remark(self, *remarks: str) -> None:
         """Add remarks to the report of the turn."""

@@ -180,10 +180,7 @@ class TurnView(ObjectCache):
         return (event for event in self._state.events[start:] if type(event.effect) in self._handles)
 
     def fold(self, add: Callable[[T, Event], T], first: T) -> T:
-        """Return the fold of a pure function over the events so far, of the types that the capability handles.
-
-        Only new events cost anything.
-        """
+        """Return the fold of a pure function over the events of the capability's types so far. New events cost once."""
         folded: tuple[int, T] = self._folds.get(add, (0, first))
         count, value = folded
         for event in self.iter_events(count):

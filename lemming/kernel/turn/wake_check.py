@@ -46,10 +46,7 @@ class FurtherTurn:
 
 
 def is_due_always(tick_context: TickContext, agent: Agent, wake: Wake, state: AgentState) -> bool:
-    """Return True if an agent that is due by its schedule takes a turn without news.
-
-    An agent with open sub-requests takes none, with any `wake`.
-    """
+    """Return True if a due agent takes a turn without news; never with open sub-requests, whatever its `wake`."""
     if wake != "always" and agent.name not in tick_context.chosen:
         return False
     return not (state.requests and any(request.open_sub_requests for request in state.requests))
@@ -61,10 +58,7 @@ def check_wake(
     unwritten_files: UnwrittenFiles = NO_FILES,
     turn: FurtherTurn | None = None,
 ) -> tuple[TurnContext, PreparationChain] | TurnReason:
-    """Check an agent before the inbox is opened; return the turn in preparation, or the reason for no turn.
-
-    Raises as `gather_inputs`.
-    """
+    """Return the turn in preparation, before the inbox is opened, or the reason for none. Raises as `gather_inputs`."""
     org, config, agent = tick_context.org, tick_context.config, tick_context.agent(name)
     entry = config.model(agent.model.key)
     # A power cut may have left the line of this very turn, and taken its record.

@@ -106,9 +106,6 @@ def iter_fields(condition: Json) -> Iterator[str]:
     return (test["field"] for test, _ in iter_tests(condition))
 
 
-# --- validation -----------------------------------------------------------------------------------
-
-
 def validate_condition(condition: Any, pointer: str = "") -> Iterator[Problem]:
     """Yield the problems of a condition, each with a JSON pointer below `pointer`."""
     remaining = [MAX_CONDITIONS]
@@ -208,8 +205,6 @@ def condition_schema() -> Json:
 def _closed_object(properties: Json, required: list[str]) -> Json:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
-
-# --- the operations -----------------------------------------------------------------------------
 
 OPS = {
     "is": "the same value: text to the letter, 1 and 1.0 are the same",

@@ -150,10 +150,7 @@ def _deny_syscall(loaded: int) -> Iterable[bytes]:
 
 
 def _if_all(number: int | None, test: int, operands: dict[int, int], *, result: int, otherwise: int) -> Iterable[bytes]:
-    """End a call with `result` if each listed argument passes the test, else with `otherwise`.
-
-    Arguments are ints, half a register.
-    """
+    """End a call with `result` if each argument (an int, half a register) passes its test, else with `otherwise`."""
     steps: list[bytes] = []
     for position, operand in operands.items():
         steps.append(_instruction(_LOAD, _ARGUMENTS[position]))

@@ -110,13 +110,10 @@ def _max_concurrent_turns(running_tick: RunningTick, max_turns: int) -> int:
 def _turn_agents(running_tick: RunningTick) -> Mapping[str, Agent]:
     """Return the agents for their turns; a turn already started has the current grants."""
     agents = running_tick.tick_context.survey.agents
-    start_records = [record for record in running_tick.journal.records if isinstance(record, TurnStarted)]
-    if not start_records:
+    records = [record for record in running_tick.journal.records if isinstance(record, TurnStarted)]
+    if not records:
         return agents
-    return {
-        **agents,
-        **{record.agent: restore_inputs(record, running_tick.tick_context).agent for record in start_records},
-    }
+    return {**agents, **{record.agent: restore_inputs(record, running_tick.tick_context).agent for record in records}}
 
 
 @dataclass(slots=True)  # made for every turn, and a named tuple takes twice as long
@@ -137,11 +134,8 @@ class AgentTurns:
 
     def __init__(self, running_tick: RunningTick, name: str) -> None:
         self._running_tick, self._name = running_tick, name
-        self._journal, self._commits, self._tick_context = (
-            running_tick.journal,
-            running_tick.commits,
-            running_tick.tick_context,
-        )
+        self._journal, self._commits = running_tick.journal, running_tick.commits
+        self._tick_context = running_tick.tick_context
         self._served_requests: frozenset[str] = frozenset()
         agent = running_tick.tick_context.survey.agents.get(name)
         is_one = agent is not None and agent.turn.requests == 1
@@ -233,7 +227,9 @@ class AgentTurns:
         if first.request is None or not (is_recorded or can_begin):
             return None
         group, self._served_requests, self._can_begin = [first], frozenset({first.request}), False
-        state = _to_further_state(first.inputs.state, first.request)
+        # Without content shown to one turn only. As the first turn serves its request, an older inbox entry ends the group.
+        serving = first.request or first.inputs.state.serving
+        state = replace(first.inputs.state, results=(), in_vain={}, expired_unread=0, serving=serving)
         for turn in range(1, TURNS_PER_TICK):
             started, _ = self._find_records(turn)
             next_start = self._start_turn(turn, started) if started else None
@@ -368,11 +364,3 @@ def _can_afford(inputs: TurnInputs, max_turns: int) -> bool:
     return limit is not None and to_decimal(inputs.state.consumed_credits) + calls * to_decimal(
         entry.per_call
     ) <= to_decimal(limit)
-
-
-def _to_further_state(state: AgentState, request: str) -> AgentState:
-    """Return the start state for the further turns of a group, without content shown to one turn only.
-
-    `request`: the request of the first turn, so an older inbox entry ends the group.
-    """
-    return replace(state, results=(), in_vain={}, expired_unread=0, serving=request or state.serving)

@@ -71,10 +71,7 @@ class IdleCache:
         self.news_driven: frozenset[str] = frozenset()
 
     def for_settings(self, survey: Survey, config: Config, tick: int) -> IdleCache:
-        """Return this cache, cleared if resumes or settings changed.
-
-        A cache from a later tick is also cleared: the later tick was rolled back.
-        """
+        """Return this cache, cleared if resumes or settings changed, or if it is from a later tick, now rolled back."""
         is_same = self._cached_for and (self._cached_for[0] is survey and self._cached_for[1] is config)
         if not is_same or self._tick > tick:
             self._entries.clear()

@@ -37,10 +37,7 @@ class _LaneQueue:
 
 
 class ReadyTurns:
-    """Turns that can start, by lane; in order within a lane.
-
-    Each turn is taken once, even if `drop` runs in an interrupted thread.
-    """
+    """Turns that can start, by lane, in order; each is taken once, even if `drop` runs in an interrupted thread."""
 
     def __init__(self, order: list[str], lane_of: Callable[[str], Lane]) -> None:
         self._order, self._lane_of = order, lane_of

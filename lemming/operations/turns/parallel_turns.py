@@ -235,10 +235,7 @@ class _ConcurrentRun:
             self._batcher.remove_turn()
 
     def _abort(self, error: BaseException) -> None:
-        """Stop starting turns, and let running turns end soon.
-
-        After Ctrl-C the waiting thread calls this method without the turn lock.
-        """
+        """Start no more turns, and end running ones soon. After Ctrl-C this is called without the turn lock."""
         self._stop.set()
         self._error = self._error or error
         for _ in range(self._ready.drop()):

@@ -306,11 +306,9 @@ class _FileWaits:
 def build_dependencies(running_tick: RunningTick, agents: Mapping[str, Agent]) -> TurnDependencies:
     """Return the dependencies between the turns of a tick, from the capabilities in use."""
     tick_context = running_tick.tick_context
-    implicit_reads = find_implicit_reads(tick_context.org, tick_context.survey, tick_context.config)
+    reads = find_implicit_reads(tick_context.org, tick_context.survey, tick_context.config)
     shared = running_tick.find_shared_resources(agents)
-    return TurnDependencies(
-        agents, tick_context.config.org, tick_context.toolset, tick_context.org, implicit_reads, shared
-    )
+    return TurnDependencies(agents, tick_context.config.org, tick_context.toolset, tick_context.org, reads, shared)
 
 
 def skip_idle(

@@ -1,7 +1,4 @@
-"""Checks of one agent and its files, beyond names: problems that prevent nothing before its turn.
-
-Files of tools are read as text: no code runs.
-"""
+"""Checks of one agent and its files, beyond names and before its turn. Tools are read as text: no code runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Checks of hand-written files, and of predictable problems of these files and of agents together.
-
-The selection of `lemming validate`.
-"""
+"""Checks of hand-written files, and of files and agents together: the selection of `lemming validate`."""
 
 from __future__ import annotations
 

@@ -196,10 +196,8 @@ def find_idle_work(scan: FindingScan) -> Iterator[Problem]:
         runs = [run for run in _find_idle_runs(turns) if run.follows_final_answer]
         run = max(runs, key=lambda run: len(run.turns), default=None)
         if run and run.productive_turn and len(run.turns) >= scan.settings.works_on:
-            answered, count = (
-                f"{agent} answered in tick {run.productive_turn.tick}",
-                format_count(len(run.turns), "turn"),
-            )
+            answered = f"{agent} answered in tick {run.productive_turn.tick}"
+            count = format_count(len(run.turns), "turn")
             yield make_finding(
                 (agent,),
                 f"{answered} and then took {count} that cost credits without a result",

@@ -60,12 +60,8 @@ def make_request_row(
     if tree_cost not in ("", cost):
         cost = f"total {tree_cost}, own {cost or 'none'}"
     last_assignees = dict.fromkeys(assignment.assignee for assignment in request.assignments)
-    assignees = " ".join(request.assignees or last_assignees)
-    cells = {
-        "state": describe_state(request, org_requests),
-        "since": str(since),
-        "route": f"{request.asker} > {assignees}",
-    }
+    route = f"{request.asker} > {' '.join(request.assignees or last_assignees)}"
+    cells = {"state": describe_state(request, org_requests), "since": str(since), "route": route}
     return {**request_to_json(org, request, org_requests, costs), **cells, "cost_text": cost, "indent": "  " * depth}
 
 

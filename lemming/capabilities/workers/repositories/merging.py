@@ -151,10 +151,7 @@ def merge_trees(engine_repo: EngineRepository, base: str, head: str, tree: str) 
 def create_commit(
     engine_repo: EngineRepository, tree: str, parents: list[str], message: str, identity: tuple[str, str, str]
 ) -> str:
-    """Return the id of a new commit. The same arguments give the same id.
-
-    `identity`: name, address and date, as git reads dates.
-    """
+    """Return the id of a new commit, the same for the same arguments. `identity`: name, address and date for git."""
     facts = dict(zip(("NAME", "EMAIL", "DATE"), identity, strict=True))
     env = {f"GIT_{role}_{fact}": value for role in ("AUTHOR", "COMMITTER") for fact, value in facts.items()}
     arguments = [part for parent in parents for part in ("-p", parent)]

@@ -44,10 +44,7 @@ class FileDiff:
 
 
 def rebuild_tree(engine_repo: EngineRepository, base: str, patch: bytes, tree: str) -> None:
-    """Make the objects of a recorded tree from the base and the patch alone.
-
-    Raises RepositoryError if the patch gives another tree.
-    """
+    """Make the objects of a tree from base and patch. Raises RepositoryError if the patch gives another tree."""
     actual_tree = apply_patch(engine_repo, base, patch)
     if actual_tree != tree:
         raise RepositoryError(f"patch must give the tree {tree}, got {actual_tree}", where=f"base {base}")
@@ -106,10 +103,7 @@ def parse_patch(patch: bytes) -> list[FileDiff]:
 
 
 def _read_hunk(file: FileDiff, match: re.Match[bytes], lines: list[bytes], number: int) -> int:
-    """Add a hunk to the file, and return the number of the line after the hunk.
-
-    `number`: of the line after the header.
-    """
+    """Add a hunk to the file, whose first line has this number; return the number of the line after the hunk."""
     hunk = Hunk(to_text(match.string))
     file.hunks.append(hunk)
     # The header counts the lines: a removed line of text such as "-- a/x" is no header.

@@ -185,9 +185,7 @@ def _join(paths: Iterable[bytes]) -> bytes:
     return b"".join(path + b"\0" for path in paths)
 
 
-# --- ignore rules: git decides about names -------------------------------------------------------
-
-_NAME = b".gitignore"
+_NAME = b".gitignore"  # git decides about names
 
 
 def read_rules(engine_repo: EngineRepository, entries: Entries) -> dict[bytes, bytes]:
@@ -234,8 +232,6 @@ def _list_folders(paths: Collection[bytes]) -> set[bytes]:
             folder = folder.rpartition(b"/")[0]
     return folders
 
-
-# --- flags: changed paths that a person or a gate should look at ---------------------------------
 
 _HARNESS_FOLDERS = frozenset({b".claude", b".pi", b".codex", b".gemini", b".opencode"})
 _HARNESS_FILES = frozenset({

@@ -99,10 +99,7 @@ def register_secret_variables(options: Mapping[str, Any], file: str) -> None:
 
 
 def redact_values(text: str) -> str:
-    """Return the text without secret values; fast if there are none.
-
-    The environment is read once; `refresh` reads it again.
-    """
+    """Return the text without secret values, fast if it has none. `refresh`: read the environment again."""
     for secret in _secrets if _secrets is not None else refresh():
         if secret.value in text:
             text = text.replace(secret.value, f"[redacted {secret.name}]")

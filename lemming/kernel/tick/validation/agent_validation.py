@@ -249,10 +249,7 @@ def _missing_agent(name: str, pointer: str, hint: str, file: str = "") -> Proble
 
 
 def find_allocation_typos(subject: CheckSubject) -> Iterator[Problem]:
-    """Yield allocations for unknown names that resemble an agent without an allocation.
-
-    The allocation of a removed agent is kept, for its return.
-    """
+    """Yield allocations that name an agent nearly. That of a removed agent is kept, for its return."""
     allocations, names = subject.config.allocations, subject.names.agent_names
     unallocated = [name for name in names if name not in allocations]
     for name, allocation in allocations.items():

@@ -73,10 +73,7 @@ def choose_form(
     payload_schemas: Sequence[PayloadSchema],
     tools: Sequence[Tool],
 ) -> FormChoice | None:
-    """Return the reply form of a turn, or None for the whole contract.
-
-    Instructions that name keys of the contract need the contract.
-    """
+    """Return the reply form of a turn, or None for the whole contract, as where instructions name its keys."""
     if CONTRACT_KEYS.search(agent.instructions):
         return None
     is_small, takes_schema = features.prompt == "brief", features.takes_schema
@@ -148,11 +145,9 @@ def _is_one_text(engine_actions: Sequence[Action], facts: reply_form.FormFacts, 
     return names == [reply_form.ANSWER] and bool(facts.asker)
 
 
-def _get_text_fields(engine_actions: Sequence[Action], facts: reply_form.FormFacts) -> Mapping[str, Json]:
+def _get_text_fields(actions: Sequence[Action], facts: reply_form.FormFacts) -> Mapping[str, Json]:
     """Return the fields of an answer, else of a message; empty for a plain text."""
-    text_action = next(
-        (action for action in engine_actions if action.name in (reply_form.ANSWER, reply_form.SEND)), None
-    )
+    text_action = next((action for action in actions if action.name in (reply_form.ANSWER, reply_form.SEND)), None)
     if text_action is None:
         return reply_form.NO_FIELDS
     address_fields = ("to", "kind") if text_action.name == reply_form.SEND else () if facts.asker else ("request",)

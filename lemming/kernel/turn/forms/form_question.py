@@ -84,10 +84,7 @@ def _find_echoes(results: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _without_tools(messages: list[Message], names: Iterable[str], engine_actions: Sequence[str]) -> list[Message]:
-    """Return messages without some tools of the backend; unchanged if no tool would be left.
-
-    `engine_actions`: engine actions to remove as well.
-    """
+    """Return messages without some tools and `engine_actions` of the backend; unchanged if no tool would be left."""
     tools = [
         tool
         for tool in messages[0].get("tools", ())
@@ -235,10 +232,8 @@ def offer_found_tools(
 
 def _name_found_tools(declared: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, str]:
     """Return backend names for tools, without collisions with declared tools. Declared tools are omitted."""
-    declared_names, used_names = (
-        {tool.get("tool", tool["name"]) for tool in declared},
-        {tool["name"] for tool in declared},
-    )
+    declared_names = {tool.get("tool", tool["name"]) for tool in declared}
+    used_names = {tool["name"] for tool in declared}
     backend_names: dict[str, str] = {}
     for name in names:  # one by one: later tools change no earlier name
         if name not in declared_names:
