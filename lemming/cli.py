@@ -67,12 +67,8 @@ class CommandTable(_HelpFlag, TyperGroup):
         if not is_listed(name) and not ctx.resilient_parsing and not _find_plugin_command(name):
             from lemming.kernel.base.jsontext import did_you_mean
 
-            hint = (
-                load_suggestions()["commands"].get(name)
-                or did_you_mean(name, self.list_commands(ctx))
-                or "lemming --help"
-            )
-            raise UsageError(f'there is no command "{name}"', hint=hint)
+            hint = load_suggestions()["commands"].get(name) or did_you_mean(name, self.list_commands(ctx))
+            raise UsageError(f'there is no command "{name}"', hint=hint or "lemming --help")
         # Scripts and logs, without a terminal, get no such line.
         for old, new in renamed.items() if sys.stderr.isatty() else ():
             if not ctx.resilient_parsing and "--json" not in remaining:

@@ -12,24 +12,12 @@ from lemming.kernel.messages import *  # noqa: F403 - a door: each name is that 
 from lemming.kernel.messages import OutboxEntry, list_outbox, to_file_effect
 from lemming.kernel.org.config import load_config
 from lemming.kernel.org.resume import AgentPermissions
-from lemming.libraries.outbox_files import (
-    create_entry as create_entry,
-)
-from lemming.libraries.outbox_files import (
-    iter_readable as iter_readable,
-)
-from lemming.libraries.outbox_files import (
-    read_entry as read_entry,
-)
-from lemming.libraries.outbox_files import (
-    read_outbox_entries as read_outbox_entries,
-)
-from lemming.libraries.outbox_files import (
-    redact_entry as redact_entry,
-)
-from lemming.libraries.outbox_files import (
-    write_person_entry as write_person_entry,
-)
+from lemming.libraries.outbox_files import create_entry as create_entry
+from lemming.libraries.outbox_files import iter_readable as iter_readable
+from lemming.libraries.outbox_files import read_entry as read_entry
+from lemming.libraries.outbox_files import read_outbox_entries as read_outbox_entries
+from lemming.libraries.outbox_files import redact_entry as redact_entry
+from lemming.libraries.outbox_files import write_person_entry as write_person_entry
 
 if not TYPE_CHECKING:
     __getattr__ = old_names_of(__name__)

@@ -204,11 +204,9 @@ def _print_readers(base: OrgPath, entry: OutboxEntry, to: str | None, config: Co
         policies = {agent.name: resolve_turn_policy(agent, config) for agent in model_readers}
         indirect_readers = [name for name, policy in policies.items() if policy.is_asked and not policy.is_written]
         verb = "sees it in its" if len(indirect_readers) == 1 else "see it in their"
-        names = (
-            " and ".join(indirect_readers)
-            if len(indirect_readers) < 3
-            else join_names(indirect_readers, _MAX_READERS_NAMED)
-        )
+        names = join_names(indirect_readers, _MAX_READERS_NAMED)
+        if len(indirect_readers) < 3:
+            names = " and ".join(indirect_readers)
         summary = f"no agent is woken; {names} {verb} next turn"
         print_warning(summary if indirect_readers else "warning: no agent reads this outbox")
 

@@ -353,9 +353,6 @@ def _escape_cell(value: Any) -> str:
     '<bdi dir="auto">&lt;b&gt;a\\\\u202eb</bdi>'
     """
     plain = redact("" if value is None else str(value))
-    visible = (
-        character if character.isprintable() or character.isspace() else f"\\u{ord(character):04x}"
-        for character in plain
-    )
+    visible = (char if char.isprintable() or char.isspace() else f"\\u{ord(char):04x}" for char in plain)
     lines = escape("".join(visible)).replace("\n", "<br>")
     return f'<bdi dir="auto">{lines}</bdi>'

@@ -151,18 +151,14 @@ def _score_tool_calls(expectation: ExpectedCall, case_run: CaseRun) -> ScoreResu
     return ScoreResult(is_in_range, calls, files[-MAX_LISTED:])
 
 
-def _score_cost(expectation: ExpectedCost, case_run: CaseRun) -> ScoreResult:
+def _score_cost(cost: ExpectedCost, case_run: CaseRun) -> ScoreResult:
     totals, violations = case_run.totals, []
-    limits = {
-        "cost_usd": expectation.at_most_usd,
-        "credits": expectation.at_most_credits,
-        "calls": expectation.at_most_calls,
-    }
+    limits = {"cost_usd": cost.at_most_usd, "credits": cost.at_most_credits, "calls": cost.at_most_calls}
     for key, limit in limits.items():
         if limit is not None and (totals[key] is None or totals[key] > limit):
             observed = "an unknown value" if totals[key] is None else totals[key]
             violations.append(f"{key} must be at most {limit:g}, got {observed}")
-    if expectation.when is not None and not predicates.evaluate(expectation.when, totals):
+    if cost.when is not None and not predicates.evaluate(cost.when, totals):
         violations.append(f"the condition does not hold for {dump_compact(totals).decode()}")
     return ScoreResult(not violations, "; ".join(violations))
 

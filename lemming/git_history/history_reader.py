@@ -194,11 +194,8 @@ class GitHistory:
 
     def changes_between(self, old: str, new: str, *, agent: str = "") -> StateDiff:
         """Return the changes from `old` to `new`; either may be `now`, the files on disk. The history is unchanged."""
-        with (
-            self._resolve_tree(old) as (old_repository, old_tree),
-            self._resolve_tree(new) as (new_repository, new_tree),
-        ):
-            return _diff_trees(old_repository if old == NOW else new_repository, old_tree, new_tree, agent)
+        with self._resolve_tree(old) as (old_repo, old_tree), self._resolve_tree(new) as (new_repo, new_tree):
+            return _diff_trees(old_repo if old == NOW else new_repo, old_tree, new_tree, agent)
 
     def read_file(self, commit: Commit, file: str) -> bytes:
         """Return a file's content at a commit. Raises `UsageError` for a missing file."""

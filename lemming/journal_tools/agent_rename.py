@@ -259,11 +259,8 @@ def find_referring_agents(base: OrgPath, name: str) -> dict[str, list[str]]:
             resume = parse(fs.read_bytes(base / paths.resume_file(other), RESUME_LIMIT_BYTES), allow_bom=True)
         except (JsonProblem, OSError):  # `validate` reports the error
             continue
-        keys = [
-            f"{part}.{key}"
-            for part, key, items in _find_name_lists(resume)
-            if any(_is_reference(item, name) for item in items)
-        ]
+        lists = _find_name_lists(resume)
+        keys = [f"{part}.{key}" for part, key, items in lists if any(_is_reference(item, name) for item in items)]
         if other != name and keys:
             keys_by_agent[other] = keys
     return keys_by_agent

@@ -220,15 +220,12 @@ def _build_survey(readings: dict[str, FileReading[Document[Agent]]], unread: dic
     outcomes = {name: reading.outcome for name, reading in readings.items()}
     valid = {name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, ConfigError)}
     empty = {name: error for name, error in unread.items() if isinstance(error.__cause__, FileNotFoundError)}
-    broken = {
-        name: error
-        for name, error in (outcomes | unread).items()
-        if isinstance(error, ConfigError) and name not in empty
-    }
+    errors = {name: error for name, error in (outcomes | unread).items() if isinstance(error, ConfigError)}
+    broken = {name: errors[name] for name in sorted(errors) if name not in empty}
     ignored = (replace(problem, severity="warning") for error in empty.values() for problem in error.problems)
     return Survey(
         agents={name: document.value for name, document in valid.items()},
-        broken=dict(sorted(broken.items())),
+        broken=broken,
         warnings=(*ignored, *(warning for document in valid.values() for warning in document.warnings)),
         digests={name: readings[name].digest for name in valid},
     )

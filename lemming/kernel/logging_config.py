@@ -129,15 +129,12 @@ class LogFile:
         if self._file is None:
             return
         try:
-            current_stat = lstat(self._path)
+            status = lstat(self._path)
         except OSError:
             self.close()
             return
-        if (current_stat.st_ino, current_stat.st_dev) == (
-            self._file.initial_status.st_ino,
-            self._file.initial_status.st_dev,
-        ):
-            self._file.size = current_stat.st_size
+        if (status.st_ino, status.st_dev) == (self._file.initial_status.st_ino, self._file.initial_status.st_dev):
+            self._file.size = status.st_size
         else:
             self.close()
 

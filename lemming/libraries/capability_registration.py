@@ -35,11 +35,8 @@ def register_capability(kind: Any) -> Any:
     kind.check_declaration(instance)
     if not _NAME.match(instance.name):
         raise ValueError(f'a capability\'s name must be of a-z, 0-9, - and _, got "{instance.name}"')
-    if invalid := [
-        spec
-        for spec in (instance.org_settings_type, instance.agent_settings_type)
-        if not dataclasses.is_dataclass(spec)
-    ]:
+    settings_types = (instance.org_settings_type, instance.agent_settings_type)
+    if invalid := [item for item in settings_types if not dataclasses.is_dataclass(item)]:
         raise ValueError(f"settings of capability {instance.name} must be a dataclass, got {invalid[0]!r}")
     import_path = f"{kind.__module__}:{kind.__qualname__}"
     spec = CapabilitySpec(instance.name, import_path, after=instance.after, provides=instance.provides)

@@ -96,13 +96,8 @@ def strategy(name: str, *, options: type[Any] = NoOptions, given: Given | None =
     """
 
     def decorate(steps: F) -> F:
-        register(
-            "strategy",
-            name,
-            RegisteredStrategy(name, steps, options, given),
-            defined_by=steps,
-            shipped=STRATEGIES_SHIPPED,
-        )
+        registered = RegisteredStrategy(name, steps, options, given)
+        register("strategy", name, registered, defined_by=steps, shipped=STRATEGIES_SHIPPED)
         return steps
 
     return decorate

@@ -117,13 +117,9 @@ class Trial:
 
 def try_model(base: Path, entry: ModelEntry, settings: OrgSettings, clock: Clock, stop: threading.Event) -> Trial:
     """Call a model with small prompts in each way, without circuit breaker. Raises: ProviderError, UsageError."""
-    plugins = settings.plugins
-    if (
-        entry.provider in PROVIDERS_WITHOUT_MODEL
-        or is_person(entry.provider, plugins)
-        or is_channel(entry.provider, plugins)
-    ):
-        raise UsageError(f"{entry.provider} cannot be tested: it is not a model", hint="lemming models list")
+    name, plugins = entry.provider, settings.plugins
+    if name in PROVIDERS_WITHOUT_MODEL or is_person(name, plugins) or is_channel(name, plugins):
+        raise UsageError(f"{name} cannot be tested: it is not a model", hint="lemming models list")
     problems: list[Problem] = []
     backends = Backends(base, clock, stop, problems.append, settings)
     provider = backends.make_provider(entry)

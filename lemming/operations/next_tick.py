@@ -131,12 +131,10 @@ def find_next_tick(base: OrgPath, counted: int, ticks: list[int], *, boot_id: st
 
 def require_newest(base: OrgPath, tick: int, ticks: list[int]) -> None:
     """Raise `TickAlreadyCommitted` if a later tick has begun: ticks never run backwards."""
-    if (
-        ticks
-        and ticks[-1] > tick
-        and (error := _with_completeness(base, NextTick(tick, tick, ticks[-1]), ticks).to_error)
-    ):
-        raise error
+    if ticks and ticks[-1] > tick:
+        error = _with_completeness(base, NextTick(tick, tick, ticks[-1]), ticks).to_error
+        if error:
+            raise error
 
 
 def _is_counter_reverted(base: OrgPath, tick: int, ticks: list[int], boot_id: str) -> bool:

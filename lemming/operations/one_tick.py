@@ -220,10 +220,8 @@ def _announce_tick(runtime: Runtime, tick_context: TickContext, records: list[Re
 
 
 def _iter_unknown_tools(tick_context: TickContext) -> Iterator[Problem]:
-    survey = tick_context.survey
-    toolsets = {
-        name: tick_context.toolset.for_agent(name) for mentions in survey.by_tool.values() for name, _ in mentions
-    }
+    survey, toolset = tick_context.survey, tick_context.toolset
+    toolsets = {name: toolset.for_agent(name) for mentions in survey.by_tool.values() for name, _ in mentions}
     for tool, mentions in sorted(survey.by_tool.items()):
         for name, index in mentions:
             is_optional = survey.agents[name].permissions.may_be_absent

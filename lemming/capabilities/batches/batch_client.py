@@ -206,12 +206,8 @@ def make_custom_id(request: Request) -> str:
 
 def index_by_call(records: Iterable[Record], record_type: type[B]) -> dict[CallKey, B]:
     """Return the records of one kind by call; the latest record wins."""
-    return {
-        (item["agent"], item["call"]): record
-        for record in records
-        if isinstance(record, record_type)
-        for item in record.items
-    }
+    selected = (record for record in records if isinstance(record, record_type))
+    return {(item["agent"], item["call"]): record for record in selected for item in record.items}
 
 
 def split_into_batches(calls: list[BatchedCall]) -> Iterator[list[BatchedCall]]:

@@ -132,11 +132,8 @@ class MailChannel(Channel):
         if not self._imap.host or (next_poll and not next_poll.has_passed):
             return PollResult()
         self._next_poll[context.agent.name] = Deadline(self._poll_s)
-        deadline = Deadline(self._timeout_s)
-        with (
-            watch_connections(self._imap.host, deadline, context.stop) as connections,
-            self._open_mailbox(connections) as imap,
-        ):
+        watch = watch_connections(self._imap.host, deadline := Deadline(self._timeout_s), context.stop)
+        with watch as connections, self._open_mailbox(connections) as imap:
             _, response = imap.uid("SEARCH", "UNSEEN")
             unseen = self._due_mail(context, (response[0] or b"").decode().split() if response else [])
             for number in unseen[:MAX_BATCH]:
@@ -241,10 +238,8 @@ class MailChannel(Channel):
         """Send an entry as a mail: an answer to its sender, any other entry to an allowed `payload.to`."""
         mail, deadline = self._build_mail(outgoing), Deadline(self._timeout_s)
         try:
-            with (
-                watch_connections(self._smtp.host, deadline, context.stop) as connections,
-                self._connect_smtp(connections) as smtp,
-            ):
+            watch = watch_connections(self._smtp.host, deadline, context.stop)
+            with watch as connections, self._connect_smtp(connections) as smtp:
                 smtp.send_message(mail)
                 with contextlib.suppress(OSError, smtplib.SMTPException):
                     smtp.quit()  # the mail was taken, whatever becomes of the goodbye

@@ -212,10 +212,7 @@ class OutputGates:
 
     def __init__(self, turn: TurnView) -> None:
         self._turn, self._snapshot = turn, turn.snapshot
-        rules = [
-            GateRule(recorded_rule["line"], to_value(Gate, recorded_rule["gate"]))
-            for recorded_rule in self._snapshot["rules"]
-        ]
+        rules = [GateRule(rule["line"], to_value(Gate, rule["gate"])) for rule in self._snapshot["rules"]]
         self._rules = rules_at_stage(rules, "out")
         self._judges: GateJudges | None = None
         if any(rule.gate.by for rule in rules):

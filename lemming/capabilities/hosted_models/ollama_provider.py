@@ -182,11 +182,9 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
     def _droppable_parts(self, request: Request) -> list[str]:
         response_format = _response_format(request)
         tools = ["tools"] if collect_tools(request.messages) else []
-        return (
-            tools
-            if response_format is None
-            else [*tools, "json_object" if response_format == "json" else "json_schema"]
-        )
+        if response_format is None:
+            return tools
+        return [*tools, "json_object" if response_format == "json" else "json_schema"]
 
     async def _on_response(self, response: Response) -> None:
         """Raise for an error response, otherwise normalise the body before the SDK reads the answer. An event hook."""

@@ -55,7 +55,7 @@ class VerificationLoop:
     """Verification loop of a turn. The snapshot has the judges (`by`), and the task of the turn (`shown`)."""
 
     def __init__(self, turn: TurnView, draft_writes: DraftWrites, run: RunTurn) -> None:
-        self._turn, self._draft_writes, self._run = turn, draft_writes, run
+        self._turn, self._writes, self._run = turn, draft_writes, run
         # A turn begun by 0.2.0 or earlier has no recorded subject: its judge is shown the prompt.
         snapshot = turn.snapshot
         self._task_text = snapshot["shown"] if "shown" in snapshot else turn.inputs.prompt[-1]["content"]
@@ -71,15 +71,11 @@ class VerificationLoop:
             end = self._run()
         except OutOfCredits as error:  # without a verdict the draft leaves by the `then` of its judges
             for progress in self._progress:
-                if self._draft_writes.has_content and self._applies_to_draft(progress):
+                if self._writes.has_content and self._applies_to_draft(progress):
                     self._apply_consequence(_Rejection(progress, f"it was not judged: {error}"))
             self._finish()
             raise
-        while (
-            self._draft_writes.has_content
-            and self._turn.forced_end != "failed"
-            and (rejection := self._find_rejection())
-        ):
+        while self._writes.has_content and self._turn.forced_end != "failed" and (rejection := self._find_rejection()):
             can_retry = rejection.can_retry and not self._turn.forced_end
             new_end = self._request_rewrite(rejection.reason) if can_retry else None
             if new_end is None:
@@ -119,7 +115,7 @@ class VerificationLoop:
     def _build_prompt(self, judge: ResolvedJudge) -> list[Message]:
         turn = self._turn
         task_text, memories = truncate_for_judge(self._task_text), {}
-        for path in self._draft_writes.memories:
+        for path in self._writes.memories:
             memories[get_memory_key(path)] = decode_memory(turn.get_memory_file(path).content, path)
         if judge.command:
             entries = [
@@ -137,7 +133,7 @@ class VerificationLoop:
 
     @property
     def _own_entries(self) -> list[OutboxEntry]:
-        return [entry for entry in self._turn.entries if entry.identity in self._draft_writes.entries]
+        return [entry for entry in self._turn.entries if entry.identity in self._writes.entries]
 
     # --- writing again --------------------------------------------------------------------------
 
@@ -157,15 +153,15 @@ class VerificationLoop:
         messages.append({"role": "user", "content": text})
         shown_count = turn.mark_results_shown()
         strategy_turn.replies_left = turn.inputs.max_steps
-        self._draft_writes.is_sent_back = True
+        self._writes.is_sent_back = True
         try:
-            end = self._run(_rewrite(turn, self._draft_writes, messages))
+            end = self._run(_rewrite(turn, self._writes, messages))
         except NO_REPLY_ERRORS as error:
             turn.remark(f"not written again: {error}")
             end = None
-        if not self._draft_writes.is_sent_back:
+        if not self._writes.is_sent_back:
             return end or "done"
-        self._draft_writes.is_sent_back = False
+        self._writes.is_sent_back = False
         turn.mark_results_shown(shown_count)
         return None
 
@@ -179,7 +175,7 @@ class VerificationLoop:
             turn.report("judged", {**judged, "passed": False})
         message = f"{judge.by} did not pass it: {rejection.reason}"
         if judge.then == "fail":
-            self._draft_writes.withdraw(turn)
+            self._writes.withdraw(turn)
             if turn.request is None or not turn.request.request:
                 self._finish()
                 raise NotVerified(message[:2000])
@@ -193,7 +189,7 @@ class VerificationLoop:
     def _finish(self) -> None:
         """Add the tag of unverified drafts."""
         if self._is_flagged:
-            self._draft_writes.tag_entries(self._turn, UNVERIFIED)
+            self._writes.tag_entries(self._turn, UNVERIFIED)
 
 
 def _rewrite(turn: TurnView, draft_writes: DraftWrites, messages: list[Message]) -> Steps:

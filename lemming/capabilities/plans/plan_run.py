@@ -101,11 +101,8 @@ def is_redirected(value: Any) -> bool:
 def get_waits(value: Any) -> list[Json]:
     """Return the external waits of the run in a memory. Other values have none."""
     raw_states = value.get("doing") if isinstance(value, dict) and value.get("status") == "running" else None
-    states = (
-        [raw_state for raw_state in raw_states.values() if isinstance(raw_state, dict)]
-        if isinstance(raw_states, dict)
-        else []
-    )
+    values = raw_states.values() if isinstance(raw_states, dict) else ()
+    states = [state for state in values if isinstance(state, dict)]
     if any(state.get("phase") in ("asked", "called", "verifying") for state in states):
         return []  # the run continues after their end
     waits = (state.get("wait") for state in states if state.get("phase") == "waiting")

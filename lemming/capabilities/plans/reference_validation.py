@@ -104,12 +104,8 @@ def _path_problems(
     root, name = split_reference(path)
     roots = {**ROOTS, **ANSWER_ROOTS} if is_after else ROOTS
     own_action = position[2] if position else None
-    if (
-        isinstance(own_action, StepDefinition)
-        and own_action.each
-        and "/routes/" not in pointer
-        and not pointer.endswith("/each")
-    ):
+    has_items = isinstance(own_action, StepDefinition) and own_action.each
+    if has_items and "/routes/" not in pointer and not pointer.endswith("/each"):
         roots = {**roots, **ITEM_ROOTS}
     if root not in roots:
         hint = did_you_mean(root, list(roots)) or f"use one of {', '.join(roots)}"

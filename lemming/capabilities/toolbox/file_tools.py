@@ -293,15 +293,8 @@ class ReadDocumentTool(SingleFileReadingTool):
 
 def extract_text(raw: bytes, kind: Kind, part: int = 1) -> tuple[str, bool]:
     """Return a part of a document's text, and True if more follows. Raises `DocumentPackagesMissing` or `ToolError`."""
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "lemming.capabilities.toolbox.document_reader",
-        kind,
-        str(part),
-        str(PART_CHARS),
-    ]
+    module = "lemming.capabilities.toolbox.document_reader"
+    command = [sys.executable, "-P", "-m", module, kind, str(part), str(PART_CHARS)]
     # not the engine's environment: it holds keys, and this program reads hostile files
     environment = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     try:

@@ -117,9 +117,8 @@ class MergeTool(CallOnly):
 def open_workspace(org: Organisation, workspace: str) -> tuple[UserRepository, EngineRepository]:
     """Return a workspace's repository, and the engine's repository beside it."""
     repository = open_repository(locate_repository(org.base, workspace))
-    return repository, open_engine_repository(
-        engine_repository_folder(Path(org.base), f"{repository.git_dir}"), repository
-    )
+    folder = engine_repository_folder(Path(org.base), f"{repository.git_dir}")
+    return repository, open_engine_repository(folder, repository)
 
 
 def require_same(org: Organisation, engine_repo: EngineRepository, call: Mapping[str, Any]) -> None:

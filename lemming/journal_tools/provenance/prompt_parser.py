@@ -112,11 +112,8 @@ def _find_missing_entries(entries: Collection[ShownEntry], started: TurnStarted)
     identities += [sub_request["request"] for sub_request in sub_requests if sub_request.get("held")]
     entry_names = parse_identities([identity for identity in identities if identity])
     known_ids = {entry.id for entry in entries}
-    return [
-        ShownEntry(id=name.id, author=name.author, tick=name.tick)
-        for name in sorted(entry_names)
-        if name.id not in known_ids
-    ]
+    new_names = [name for name in sorted(entry_names) if name.id not in known_ids]
+    return [ShownEntry(id=name.id, author=name.author, tick=name.tick) for name in new_names]
 
 
 def _parse_entry_line(line: str, *, is_new: bool) -> ShownEntry:

@@ -112,13 +112,10 @@ def remove(root: Path, relative: str, *, sync: bool = False) -> StatusPair | Non
         return None
 
 
-def move(root: Path, source: str, destination: str) -> None:
-    """Rename a file inside `root`; the destination's folders are created."""
-    with (
-        open_parent(root, source, make=False) as (old_folder, old),
-        open_parent(root, destination) as (new_folder, new),
-    ):
-        notify_observers("rename", destination, root)
+def move(root: Path, source: str, target: str) -> None:
+    """Rename a file inside `root`; the target's folders are created."""
+    with open_parent(root, source, make=False) as (old_folder, old), open_parent(root, target) as (new_folder, new):
+        notify_observers("rename", target, root)
         current_disk().rename(old, new, old_folder, new_folder)
 
 
@@ -138,17 +135,14 @@ def copy_tree(root: Path, source: str, destination: str) -> None:
         raise write_error(root, destination, error) from error
 
 
-def move_durable(root: Path, source: str, destination: str) -> None:
+def move_durable(root: Path, source: str, target: str) -> None:
     """Move a file inside `root`. After power loss it exists in at least one of the places; safe to repeat."""
-    with (
-        open_parent(root, source, make=False) as (old_folder, old),
-        open_parent(root, destination) as (new_folder, new),
-    ):
-        notify_observers("link", destination, root)
+    with open_parent(root, source, make=False) as (old_folder, old), open_parent(root, target) as (new_folder, new):
+        notify_observers("link", target, root)
         with contextlib.suppress(FileExistsError):  # an earlier attempt was cut short here
             os.link(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder, follow_symlinks=False)
     # The new name is on the disk before the old one goes.
-    _sync_name(root, destination)
+    _sync_name(root, target)
     remove(root, source)
 
 

@@ -84,8 +84,6 @@ def find_asked_capabilities(asker: Any, payload: Mapping[str, Any]) -> Iterator[
 def find_member_capabilities(agent: Any) -> Iterator[str]:
     """Yield the capabilities with keys in the members of an agent's team."""
     members = agent.extensions["team"].ask_members if "team" in agent.extensions else ()
-    yield from (
-        name
-        for key, (name, _) in declared_keys("member").items()
-        if any(key in member.extensions for member in members)
-    )
+    for key, (name, _) in declared_keys("member").items():
+        if any(key in member.extensions for member in members):
+            yield name

@@ -191,11 +191,8 @@ class Memory(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         context, folder = self._context, f"{paths.memory_folder(self._context.agent.name)}/"
-        staged = {
-            path_key.removeprefix(folder).removesuffix(".json")
-            for path_key in context.staged
-            if path_key.startswith(folder)
-        }
+        files = (file for file in context.staged if file.startswith(folder))
+        staged = {file.removeprefix(folder).removesuffix(".json") for file in files}
         saved_keys = set(list_memories(context.base, context.agent.name))
         return iter(sorted({*saved_keys, *staged, *context.requested.memories}))
 

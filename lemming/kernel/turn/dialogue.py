@@ -182,10 +182,8 @@ def render_results(
         return [results_as_values(tool_results, notices)] if text_results else []
     rendered = native_results(calls, by_id, engine_actions=form.own if form else ())
     if form:
-        return [
-            *rendered,
-            *render_action_results(form, describe_results(tool_results), notices, has_own=bool(rendered)),
-        ]
+        action_results = describe_results(tool_results)
+        return [*rendered, *render_action_results(form, action_results, notices, has_own=bool(rendered))]
     if tool_results:
         rendered.append(results_message(tool_results, [*messages, *rendered]))
     return [*rendered, *([notices_message(notices)] if notices else [])]

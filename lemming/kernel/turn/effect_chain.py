@@ -222,11 +222,8 @@ class EffectChain:
             raise _invalid(interceptor, "return an outcome or None at its end", result)
         is_late = isinstance(allowed, effects.Allowed) and not isinstance(result, effects.Allowed)
         if is_late and isinstance(effect, (effects.WriteEntry, SendRequest)):
-            moment = (
-                "an entry before it is written"
-                if isinstance(effect, effects.WriteEntry)
-                else "a request before it is sent"
-            )
+            is_entry = isinstance(effect, effects.WriteEntry)
+            moment = "an entry before it is written" if is_entry else "a request before it is sent"
             late = f"must decide about {moment}: `return (yield effect)`"
             raise capability_error(interceptor.name, interceptor.intercept, late)
         return allowed if result is shown and allowed else _checked(interceptor, effect, result, allowed, shown)

@@ -61,14 +61,8 @@ def _parse(turn_state: TurnStateValues, answer: Answer, keep: Keep) -> TurnReply
     # Turns of version 0.2.0 required every part.
     keep = "sound" if keep == "all" and inputs.loops is not None else keep
     validate = partial(_check_entries, chain) if CheckEntries in chain.handled else None
-    parse = partial(
-        parse_reply,
-        kinds=kinds,
-        max_entries=limits.max_entries,
-        max_calls=None,
-        keep=keep,
-        validate_entries=validate,
-    )
+    parse_checked = partial(parse_reply, validate_entries=validate)
+    parse = partial(parse_checked, kinds=kinds, max_entries=limits.max_entries, max_calls=None, keep=keep)
     declared_tools = native_tools(inputs.prompt)
     native = {tool["name"]: tool.get("tool", tool["name"]) for tool in declared_tools}
     found_tools = [*list_earlier_found_tools(inputs), *turn_state.results.found_tools]

@@ -104,11 +104,8 @@ class IdleCache:
         if len(self._quiet_ticks) >= ORDERS_REMEMBERED:
             self._quiet_ticks.clear()
         path_states = dict.fromkeys(chain(outboxes, *(entry.path_states for entry in entries)))
-        self._quiet_ticks[tuple(order)] = (
-            reports,
-            list(path_states),
-            min((entry.until for entry in entries), default=NEVER),
-        )
+        until = min((entry.until for entry in entries), default=NEVER)
+        self._quiet_ticks[tuple(order)] = (reports, list(path_states), until)
 
     def get_report(
         self, name: str, mail: MailView, root: int, unwritten: Collection[str] = NO_FILES

@@ -171,9 +171,8 @@ class RunningTick:
 
     def rewrite_committed(self, agent_names: Iterable[str]) -> None:
         """Rewrite missing files of the agents' committed turns; no other action is taken."""
-        for name, turn in (
-            (agent_name, turn) for agent_name in agent_names for turn in self.iter_recorded_turns(agent_name)
-        ):
+        turns = [(name, turn) for name in agent_names for turn in self.iter_recorded_turns(name)]
+        for name, turn in turns:
             records = self.journal.find_agent_records(name, turn)
             started, ended = find_start_and_end(records)
             assert started, "a committed turn has both records"

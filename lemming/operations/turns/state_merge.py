@@ -88,7 +88,5 @@ def _merge_requests(
     base_by_key, final_keys = {request.key: request for request in base}, {request.key for request in final}
     changed = {request.key: request for request in final if base_by_key.get(request.key) != request}
     removed_keys = base_by_key.keys() - final_keys
-    return (
-        *(request for request in current if request.key not in removed_keys and request.key not in changed),
-        *changed.values(),
-    )
+    unchanged = [item for item in current if item.key not in removed_keys and item.key not in changed]
+    return (*unchanged, *changed.values())

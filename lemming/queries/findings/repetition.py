@@ -233,11 +233,8 @@ def find_failing_calls(scan: FindingScan) -> Iterator[Problem]:
         if len(run) < scan.settings.failing_calls:
             continue
         last_turn, last_call = [*run.items()][-1]
-        repeated = {
-            action[:2]
-            for action, numbers in _group_repeated_calls(turns).items()
-            if _find_dense_turns(numbers, len(run))
-        }
+        calls = _group_repeated_calls(turns)
+        repeated = {action[:2] for action, numbers in calls.items() if _find_dense_turns(numbers, len(run))}
         if ("called", last_call.tool) in repeated and "repeats" not in scan.settings.off:
             continue
         count, code = format_count(len(run), "turn"), f" ({last_call.code})" if last_call.code else ""

@@ -152,11 +152,8 @@ def build_request_context(org: Organisation, org_requests: OrgRequests, request:
     except (CorruptState, UsageError) as error:
         return {**base_fields, "lines": [], "more": 0, "wrong": str(error)}
     builder = _RequestContextBuilder(org, org_requests)
-    lines = [
-        *builder.list_askers(request, facts["request"]),
-        *builder.list_new_entries(facts["entries"]),
-        *facts["results"],
-    ]
+    lines = [*builder.list_askers(request, facts["request"]), *builder.list_new_entries(facts["entries"])]
+    lines += facts["results"]
     quoted = find_references(request.entry.payload)
     unique = [_mark_quoted(line, quoted) for line in {line["key"]: line for line in lines}.values()]
     unique.sort(key=lambda line: not line["is_quoted"])

@@ -176,11 +176,8 @@ def _log_call(tool: FunctionTool, context: ToolContext, function_result: Functio
         write = log.warning if level == "warning" else log.info
         write("tool_said", **redact_json({**fields, **facts, "said": message}))
     if function_result.trace:
-        log.warning(
-            "tool_failed",
-            **facts,
-            **redact_json({"why": function_result.result.output, "steps": function_result.trace}),
-        )
+        failure = {"why": function_result.result.output, "steps": function_result.trace}
+        log.warning("tool_failed", **facts, **redact_json(failure))
 
 
 INDEPENDENT = frozenset({

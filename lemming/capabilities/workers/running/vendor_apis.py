@@ -132,13 +132,11 @@ class UsageCounter:
 
         A token is about four bytes, or one event of a stream.
         """
-        tokens = (
-            JsonFields(self._usage).sum_tokens(self._api.tokens)
-            if self._usage
-            else RunTokens(input=self._request_bytes // 4)
-        )
-        if self.is_final and self._usage:
-            return tokens
+        tokens = RunTokens(input=self._request_bytes // 4)
+        if self._usage:
+            tokens = JsonFields(self._usage).sum_tokens(self._api.tokens)
+            if self.is_final:
+                return tokens
         return replace(tokens, output=max(tokens.output, self._events or self._answer_bytes // 4))
 
     def _read_answer(self, content: bytes) -> None:

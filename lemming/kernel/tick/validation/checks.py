@@ -208,14 +208,11 @@ class Inventory:
         """
         if pattern.startswith(PREFIXES):
             return missing_server_tool_reason(self.org, pattern)
-        if (
-            self.toolset is None
-            or self.toolset.broken_agents
-            or any(is_match(name, pattern) for name in self.tool_names)
-        ):
+        toolset = self.toolset
+        if toolset is None or toolset.broken_agents or any(is_match(name, pattern) for name in self.tool_names):
             return None
         candidates = [*self.tool_names, *{f"{name.partition('_')[0]}_*" for name in self.tool_names}]
-        return f'tool "{pattern}" does not exist', self.toolset.suggest_tools(pattern, candidates)
+        return f'tool "{pattern}" does not exist', toolset.suggest_tools(pattern, candidates)
 
     def may_match_server_tools(self, patterns: Iterable[str]) -> bool:
         """Return True if the patterns may match server tools, with unknown arguments."""
