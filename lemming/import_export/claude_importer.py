@@ -116,11 +116,8 @@ class ClaudeImport:
     def _read_skills(self) -> dict[str, str]:
         """Read the skills, and return the resume entry of each skill by name."""
         folders = {name: f"{SKILLS}/{name}" for name in self.source.list_folder(SKILLS)[0]}
-        skills = {
-            name: path
-            for name, path in folders.items()
-            if self.source.read_bytes(f"{path}/{paths.SKILL_FILE}") is not None
-        }
+        read = self.source.read_bytes
+        skills = {name: path for name, path in folders.items() if read(f"{path}/{paths.SKILL_FILE}") is not None}
         if self.is_in_place:
             return skills
         for name, path in skills.items():

@@ -214,7 +214,7 @@ class ReadModel:
         return identity if is_signed and not has_leftovers else None
 
     def _remove_stamp(self) -> None:
-        """Remove the stamp before a write: a kill may leave a torn file with the same times, so the same identity."""
+        """Remove the stamp before a write. A kill may leave a torn file with the same times, so the same identity."""
         if self._identity:
             fs.remove(self._org.base, STAMP_FILE)
 

@@ -197,10 +197,8 @@ class _TurnSpanBuilder:
             system = [_make_text_part(message["content"]) for message in messages if message["role"] == "system"]
             dialogue = [message for message in messages if message["role"] != "system"]
             inputs = [{"role": message["role"], "parts": [*_message_parts(message)]} for message in dialogue]
-            attributes |= {
-                "gen_ai.system_instructions": _to_json_text(system),
-                "gen_ai.input.messages": _to_json_text(inputs),
-            }
+            attributes["gen_ai.system_instructions"] = _to_json_text(system)
+            attributes["gen_ai.input.messages"] = _to_json_text(inputs)
         if isinstance(record, ModelReplied):
             attributes["gen_ai.output.messages"] = extract_reply(record)
         return attributes

@@ -142,11 +142,8 @@ class SkillReadTool(EngineTool):
             hint = did_you_mean(name, list(skills)) or f"skills: {', '.join(skills) or 'none'}"
             raise ToolError(f'{self.name}: no skill "{name}"', hint=hint)
         skill = skills[name]
-        other_files = [
-            path
-            for path in SkillSearch(context.base, context.staged).list_files(skill.folder)
-            if path != paths.SKILL_FILE
-        ]
+        files = SkillSearch(context.base, context.staged).list_files(skill.folder)
+        other_files = [path for path in files if path != paths.SKILL_FILE]
         if not file or file == paths.SKILL_FILE:
             suffix = f"\n\n[files of this skill: {', '.join(other_files)}]" if other_files else ""
             return ToolResult(True, skill.body.rstrip() + suffix)

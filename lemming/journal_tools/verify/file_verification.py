@@ -107,13 +107,9 @@ class VerificationInputs:
         for file in filter(_is_entry, facts.files.keys() - self.digests.keys() if self.digests else ()):
             missing.setdefault(file.split("/")[3], []).append(file)
         unwritten = (self.digests.keys() | facts.expired) - facts.files.keys() if missing else ()
-        candidates = ((new, missing.get(new.split("/")[3], [])) for new in filter(_is_entry, unwritten))
-        return {
-            new: old
-            for new, olds in candidates
-            for old in olds
-            if new not in self.digests or self._is_renamed_entry(new, old)
-        }
+        entries = filter(_is_entry, unwritten)
+        pairs = ((new, old) for new in entries for old in missing.get(new.split("/")[3], []))
+        return {new: old for new, old in pairs if new not in self.digests or self._is_renamed_entry(new, old)}
 
     def _is_renamed_entry(self, new: str, old: str) -> bool:
         """Return True if an entry has the recorded content, with another author."""

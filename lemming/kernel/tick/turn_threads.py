@@ -1,4 +1,4 @@
-"""The threads of turns: a pool, since a start costs as much as part of a turn, and a lock for one at a time."""
+"""The threads of turns: a pool, and a lock for one at a time. A start costs as much as part of a turn."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class ToolContext:
 
     @property
     def idempotency_key(self) -> str:
-        """A key of 32 letters, unique to this call and the same after a crash, for services that execute a key once."""
+        """A key of 32 letters, unique to this call and the same after a crash. For services that execute a key once."""
         return sha256(f"{self.call_id} {self.tool} {self.began_at}".encode()).hexdigest()[:32]
 
     @property

@@ -102,7 +102,7 @@ def list_descendants() -> list[ProcessStat]:
 
 
 def memory_bytes(process: ProcessStat) -> int:
-    """Return the bytes of memory of a process, with its share of shared memory, on Linux; none of an ended process."""
+    """Return the memory of a process in bytes, with its share of shared memory, on Linux. An ended one has none."""
     try:
         with open(f"/proc/{process.id}/smaps_rollup", "rb") as file:
             for line in file:

@@ -103,7 +103,7 @@ def parse_patch(patch: bytes) -> list[FileDiff]:
 
 
 def _read_hunk(file: FileDiff, match: re.Match[bytes], lines: list[bytes], number: int) -> int:
-    """Add a hunk to the file, whose first line has this number; return the number of the line after the hunk."""
+    """Add a hunk to the file, and return the number of the line after it. `number`: of its first line."""
     hunk = Hunk(to_text(match.string))
     file.hunks.append(hunk)
     # The header counts the lines: a removed line of text such as "-- a/x" is no header.

@@ -190,11 +190,8 @@ _NAME = b".gitignore"  # git decides about names
 
 def read_rules(engine_repo: EngineRepository, entries: Entries) -> dict[bytes, bytes]:
     """Return the contents of the .gitignore files among an index's entries."""
-    names = {
-        path: name
-        for path, (mode, name) in entries.items()
-        if path.rpartition(b"/")[2] == _NAME and mode.startswith(b"100")
-    }
+    files = [(path, name) for path, (mode, name) in entries.items() if mode.startswith(b"100")]
+    names = {path: name for path, name in files if path.rpartition(b"/")[2] == _NAME}
     return dict(zip(names, engine_repo.read_blobs(list(names.values())), strict=True))
 
 

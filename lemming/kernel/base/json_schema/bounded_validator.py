@@ -90,10 +90,8 @@ def meta_schema() -> Json:
 
     whole: Json = Draft202012Validator.META_SCHEMA
     parts = [*(REGISTRY.contents(urljoin(whole["$id"], part["$ref"])) for part in whole["allOf"]), whole]
-    merged = {
-        keyword: {k: v for part in parts for k, v in part.get(keyword, {}).items()}
-        for keyword in ("$defs", "properties")
-    }
+    both = ("$defs", "properties")
+    merged = {name: {key: value for part in parts for key, value in part.get(name, {}).items()} for name in both}
     localized: Json = _localize_refs({"type": ["object", "boolean"], **merged})
     return localized
 

@@ -84,10 +84,8 @@ def choose_form(
     except reply_form.Inexpressible:
         return None
     if features.answers_by_text:
-        engine_actions, tools = (
-            [action for action in engine_actions if action.name in (reply_form.ANSWER, reply_form.SEND)][:1],
-            (),
-        )
+        text_names, tools = (reply_form.ANSWER, reply_form.SEND), ()
+        engine_actions = [action for action in engine_actions if action.name in text_names][:1]
         if not engine_actions or not _is_text(engine_actions[0]):
             return None
     listed = [
