@@ -346,3 +346,23 @@ def test_a_judge_that_takes_turns_beside_judging_is_warned_of_where_it_is_named(
     ran = lemming("validate")
     assert "critic is a judge and also takes turns" in ran.out + ran.err
     assert "/verify/by" in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("blocks", "is_told"),
+    [
+        ({"turn": {"max_steps": 1}}, True),
+        ({}, True),  # recorded replies are whole contracts
+        ({"turn": {"max_steps": 2}}, False),
+        ({"permissions": {"read_outboxes": [], "tools": ["file_write"]}}, False),  # that it wrote is no news
+        ({"schedule": {"run_every_n_ticks": 1, "phase_offset": 0}}, False),
+    ],
+)
+def test_a_rare_agent_that_reads_its_results_in_its_next_turn_is_told_of(
+    base: Path, lemming: Lemming, blocks: dict[str, Any], is_told: bool
+) -> None:
+    rare = {"schedule": {"cron": "0 9 * * mon", "timezone": "UTC"}}
+    reads = {"permissions": {"read_outboxes": [], "tools": ["file_read"]}}
+    make_org(base, resume("ada", **{**rare, **reads, **blocks}))
+    told = "a turn makes one model call, so the results of file_read are read in the next turn, by '0 9 * * mon'"
+    assert (told in lemming("validate").err) == is_told

@@ -22,7 +22,7 @@ from lemming.kernel.org.organisation import OrgPath
 from lemming.kernel.org.resume import FileAccess
 from lemming.kernel.plugins.capability_table import PREFIXES
 from lemming.kernel.plugins.plugin_registry import find_unimported
-from lemming.kernel.providers import is_channel, is_person
+from lemming.kernel.providers import get_provider_class, is_channel, is_person
 from lemming.kernel.tick.validation.checks import AgentSubject
 from lemming.kernel.tools import get_toolset, missing_server_tool_reason
 from lemming.kernel.turn.forms.form_choice import CONTRACT_KEYS
@@ -32,6 +32,8 @@ from lemming.operations.retention import max_retention
 
 DEFAULT_PROMPT_FORM = "fit"
 """The prompt of a line that does not say which."""
+RARE_TICKS = 60
+"""An agent that is due only every so many ticks waits long for its next turn."""
 _WANTS_MEMORY = re.compile(r"\bremember|\bmemori[sz]e|\byour memory\b", re.IGNORECASE)
 
 
@@ -107,6 +109,32 @@ def _check_schedule(subject: AgentSubject) -> Iterator[Problem]:
         yield Problem("a cron expression must have a time zone, got none", pointer="/schedule/cron", hint=hint)
     if schedule.cron is None and schedule.missed != "once":
         yield make_warning('"missed" needs a cron expression, got none', "/schedule/missed", "add cron")
+
+
+def _check_steps(subject: AgentSubject) -> Iterator[Problem]:
+    """Yield a warning for an agent that runs rarely and reads its tool results one turn later."""
+    agent, config = subject.agent, subject.config
+    schedule, entry = agent.schedule, config.models.get(agent.model.key)
+    is_rare = schedule.cron is not None or schedule.run_every_n_ticks >= RARE_TICKS
+    if not (is_rare and entry and _is_model(entry, config)) or agent.turn.strategy:
+        return
+    steps, pointer = agent.turn.max_steps or config.org.defaults.turn.max_steps, "/turn/max_steps"
+    if steps is None and _is_asked_for_contract(agent, entry, config):
+        steps, pointer = 1, "/schedule"
+    tools = get_toolset(config.org, subject.org).for_agent(agent.name)
+    names = [name for name in agent.permissions.tools if (tool := tools.get(name)) and tool.success_is_news]
+    if steps == 1 and names:
+        next_turn = f"by {schedule.cron!r}" if schedule.cron else f"{schedule.run_every_n_ticks} ticks later"
+        message = f"a turn makes one model call, so the results of {names[0]} are read in the next turn, {next_turn}"
+        yield make_warning(message, pointer, 'set "turn": {"max_steps": 8} to read them in the same turn')
+
+
+def _is_asked_for_contract(agent: Agent, entry: ModelEntry, config: Config) -> bool:
+    """Return True if replies are the whole contract, without tool calls of the backend: then a turn has one step."""
+    provider = get_provider_class(entry.provider, tuple(config.org.plugins))
+    writes_contract = entry.prompt is None and provider.writes_contract
+    is_contract = entry.prompt == "full" or writes_contract or bool(CONTRACT_KEYS.search(agent.instructions))
+    return is_contract and entry.tools != "native" and not (entry.tools is None and provider.prefers_tools)
 
 
 def _check_retention(subject: AgentSubject) -> Iterator[Problem]:
@@ -195,6 +223,7 @@ AGENT_CHECKS = (
     _check_readers,
     _check_retention,
     _check_schedule,
+    _check_steps,
     _check_tools,
     _check_file_access,
     _check_context,
