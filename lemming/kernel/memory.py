@@ -48,10 +48,7 @@ class MemoryFolders:
         self._listings: dict[str, tuple[Listing, list[str]]] = {}
 
     def list_keys(self, agent_name: str) -> Sequence[str]:
-        """Return the file names of an agent's memory without suffix, sorted; some may be no valid keys.
-
-        Raises `OSError` if the memory is not a folder.
-        """
+        """Return the sorted file names of an agent's memory, without suffix; not all are keys. Raises `OSError`."""
         cached = self._listings.get(agent_name)
         listing = refresh_listing(f"{self._base}/{paths.memory_folder(agent_name)}", cached[0] if cached else None)
         if cached and cached[0] is listing:

@@ -1,7 +1,4 @@
-"""An organisation as a service of the machine: systemd unit or launchd agent. Pure text.
-
-Formats: systemd.service(5), systemd.syntax(7), launchd.plist(5).
-"""
+"""A systemd or launchd service, as text. Formats: systemd.service(5), systemd.syntax(7), launchd.plist(5)."""
 
 from __future__ import annotations
 

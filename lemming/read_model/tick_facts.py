@@ -31,10 +31,7 @@ _OMITTED = frozenset(("type", "epoch", "check", "remarks", "notes", "state"))
 
 
 class CallCost(NamedTuple):
-    """Cost of one model answer. `model`: the model key of the call in `config/models.json`.
-
-    `cached_tokens`: input tokens from the provider's cache.
-    """
+    """Cost of one model answer. `model`: the model key. `cached_tokens`: input tokens from the provider's cache."""
 
     model: str
     credits: float

@@ -30,10 +30,7 @@ PENDING_NOTE = "(it is made as this turn begins)"
 
 
 def refresh_sub_requests(mail: MailView, agent: Agent, sub_requests: Sequence[SubRequest]) -> tuple[SubRequest, ...]:
-    """Return an agent's requests outside of calls in their current state: open, "approved" or "denied".
-
-    Requests about removed entries are omitted.
-    """
+    """Return an agent's requests outside of calls: open, "approved" or "denied", without those of removed entries."""
     current = [sub_request for sub_request in sub_requests if not _is_obsolete(mail, sub_request)]
     open_request = extend_deadlines(mail, OpenRequest(request="", asked=tuple(current)))
 

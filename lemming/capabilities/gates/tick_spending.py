@@ -195,10 +195,7 @@ class TickSpending:
         return self.tick_context.org.get_cache(SpendingHistory)
 
     def sum_earlier_spending(self, scope: SpendingScope, window: LimitWindow | None, *, counts: bool) -> SpendAmount:
-        """Return the spending before this tick. `counts`: the number of calls matters.
-
-        Raises: SpendingUnknown if the journals with the answer are gone.
-        """
+        """Return the spending before this tick. `counts`: calls matter. Raises: SpendingUnknown for lost journals."""
         key = scope, window, counts
         if key not in self._earlier_cache:
             self._earlier_cache[key] = self._sum_earlier_spending(scope, window, counts)

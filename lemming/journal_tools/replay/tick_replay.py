@@ -149,10 +149,7 @@ def replay_into(base: OrgPath, into: Path, ticks: list[int]) -> Iterator[ReplayR
 
 
 def list_replayable_ticks(base: OrgPath, last: int | None) -> list[int]:
-    """Return the committed ticks from the first journal on, up to `last`.
-
-    Raises `UsageError` if there are none, or if earlier journals are missing.
-    """
+    """Return the committed ticks up to `last`. Raises `UsageError` for none, or if earlier journals are missing."""
     ticks = [tick for tick in journal_ticks(base) if last is None or tick <= last]
     while ticks and not RecordedTick(ticks[-1], read_journal(base, ticks[-1])).commit_record:
         ticks.pop()

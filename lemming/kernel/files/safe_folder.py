@@ -108,10 +108,7 @@ class open_parent:  # noqa: N801 - used like a function; a class costs a third o
 
 
 def _open_below_root(root: Path, relative: str, new_folders: list[str] | None = None) -> int:
-    """Return the descriptor of a folder below `root`. Raises `OSError`, also for a link.
-
-    `new_folders`: gets the paths of new folders; None makes none.
-    """
+    """Return the descriptor of a folder below `root`. Raises `OSError`. `new_folders`: None, or gets new paths."""
     descriptor, path = os.open(root, _ROOT), ""
     try:
         for folder in relative.split("/") if relative else ():
@@ -142,10 +139,7 @@ def _open_subfolder(name: str, parent_descriptor: int, path: str, new_folders: l
 def write_temporary(
     folder: int, name: str, content: bytes, mode: int, *, sync: bool = False, is_new: bool = False
 ) -> tuple[int, str]:
-    """Write a temporary file. Return the descriptor, to close after the rename, and the temporary name.
-
-    `mode`: the mode of a file that replaces none.
-    """
+    """Write a temporary file. Return its descriptor and name. `mode`: the mode of a file that replaces none."""
     notify_observers("write", name)
     old_mode = None if is_new else _existing_mode(folder, name)
     descriptor, temporary = _open_temporary(folder, name, old_mode or mode)

@@ -100,10 +100,7 @@ def load_tick_started(base: OrgPath, tick: int) -> TickStarted | None:
 
 
 def raw_journal(base: OrgPath, tick: int) -> bytes:
-    """Return the bytes of a tick's journal, unchecked. Raises the same errors as `read_journal`.
-
-    Returns an empty value if the tick has no journal.
-    """
+    """Return the unchecked bytes of a tick's journal, empty without a journal. Raises like `read_journal`."""
     with _open_journal(base, tick) as file:
         return file.read(JOURNAL_LIMIT_BYTES) if file else b""
 

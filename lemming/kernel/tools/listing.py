@@ -79,10 +79,7 @@ def _count_bytes(tool: Tool) -> int:
 
 
 def describe_groups(tools: Iterable[Tool]) -> str:
-    """Return the groups of tools with the number of tools in each, largest first.
-
-    A group is a server, or the first word of the names of other tools.
-    """
+    """Return the groups of tools by size: a server's tools, or those whose names begin with the same word."""
     counts = Counter(map(_get_group, tools))
     largest = sorted(counts.items(), key=lambda spec: (-spec[1], spec[0]))
     named = [f"{name} ({count})" for name, count in largest[:MAX_GROUPS]]

@@ -58,10 +58,7 @@ class ToolSource(ABC):
 
     @abstractmethod
     def refresh(self, settings: OrgSettings) -> Sequence[Problem]:
-        """Reload the tools at the start of a tick, and return problems to report.
-
-        Raises `ConfigError` for an invalid source; `tools` then stays unchanged.
-        """
+        """Reload the tools at a tick's start, and return problems. Raises `ConfigError`; `tools` then stays."""
 
 
 class ServerSource(ToolSource):

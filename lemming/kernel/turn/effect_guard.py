@@ -201,10 +201,7 @@ def _find_fixed_change(before: effects.Effect, after: effects.Effect) -> str:
 
 
 def _find_loss(before: effects.EndTurn, after: effects.EndTurn) -> str:
-    """Return the changed part of the end of a turn, or an empty string.
-
-    Only `end` may change: gates and other capabilities have decided about the entries.
-    """
+    """Return the changed part of the end of a turn, or "". Only `end` may change: the entries are decided."""
     if (*after.entries,) != before.entries or (*after.failure_entries,) != before.failure_entries:
         return "entries of the turn"
     if after.drops_files != before.drops_files:

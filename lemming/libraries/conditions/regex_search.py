@@ -73,10 +73,7 @@ class RedactingRegex(SearchRegex):
         self._readings = 1 + estimate_states(pattern, class_weight=1) // _STATES_PER_READING
 
     def sub(self, text: str, replacement: str) -> str:
-        """Return a text with every nonempty match replaced.
-
-        Raises `SearchTooCostly`, and `InvalidPattern` if the text has a match that RE2 does not find.
-        """
+        """Return a text with all matches replaced. Raises `SearchTooCostly`, and `InvalidPattern` where RE2 differs."""
         if not self.search(text):
             return text
         text = _to_unicode(text)

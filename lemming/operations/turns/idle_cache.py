@@ -204,10 +204,7 @@ def find_idle_cache(tick_context: TickContext) -> IdleCache:
 
 
 def find_quiet_reports(tick_context: TickContext) -> Sequence[TurnReport] | None:
-    """Return the skip report of each due agent, or None if a turn or a journal is needed.
-
-    A tick run immediately for pending work always needs a journal.
-    """
+    """Return the skip report of each due agent, or None if a turn or a journal is needed. Pending work needs one."""
     if tick_context.plan.at_once:
         return None
     if not tick_context.plan.order:
