@@ -9,6 +9,7 @@ import pytest
 from approvals_org import ASK, Ring, by_hand, finished, lemming, make, requests, ring, tick
 
 from lemming.engine import run_once
+from lemming.kernel.journal.journal_file import read_journal
 from lemming.kernel.journal.ledger import read_state
 from lemming.testing import FrozenClock, say
 
@@ -130,6 +131,13 @@ def test_what_is_said_again_while_it_waits_is_not_paid_for_in_every_tick(tmp_pat
         assert paid(base, 3) == [1, 0, 0]
         by_hand(base, "human", 3, "hurry", kind="message", text="Hurry.", target="ada")
         assert paid(base, 6) == [1, 0, 0, 0, 0, 0]
+        again = [
+            use["outcome"]
+            for turn in read_journal(base, 4)
+            if turn.kind == "turn_committed"
+            for use in turn.report.tools
+        ]
+        assert again == ["pending" if asking is gate else "deferred"]  # as journals of 0.2.0 have it
         assert len(requests(base)) == 1
         assert lemming(base, "approve", requests(base)[0].id) == 0
         assert paid(base, 1) == [1]

@@ -40,6 +40,7 @@ from lemming.kernel.obligations.grants import action_digest, find_changed_files,
 from lemming.kernel.plugins.capability_table import DECISION_RULES
 from lemming.kernel.tools import Tool, ToolResult, get_toolset
 from lemming.kernel.tools.tool_context import ToolContext
+from lemming.kernel.turn.tool_results import WAITS_ALREADY
 from lemming.obligations.file_bindings import compute_binding, describe_changed_files
 from lemming.obligations.pending_actions import PendingAction, too_many_message
 
@@ -297,8 +298,7 @@ class EntryApprovals:
         states = turn.pending_states
         pending = [state[DECISION_RULES] for state in (*earlier, *states) if DECISION_RULES in state]
         if any(item["sha256"] == action.sha256 for item in pending):
-            reason = "WAITS: this very entry waits for approval already; it is written once"
-            return Suspended(question, reason=reason, outcome="deferred")
+            return Suspended(question, reason=WAITS_ALREADY)
         max_approvals = turn.agent.turn.max_approvals
         if sum(item[DECISION_RULES]["tool"] == PUBLISH for item in states) >= max_approvals:
             return Suspended(question, reason=too_many_message(max_approvals), outcome="deferred")

@@ -29,6 +29,8 @@ WRITTEN_ENTRY_KEY = "entry"
 """The key, among the arguments of such a result, of the entry that was written once it was approved."""
 DEFERRED_KEY = "deferred"
 """The key of a result that is no "no": the call may be asked for again, once others are decided."""
+WAITS_ALREADY = "WAITS: this very entry waits for approval already; it is written once"
+"""The output for an entry that repeats one that waits; its outcome is pending, too."""
 FOUND_KEY = "found"
 """The key, in a result and the message that shows it, of the tools that a search found. No model sees it."""
 INTERRUPTED = interrupted_result("the engine stopped while this ran")

@@ -28,7 +28,7 @@ from lemming.kernel.tick_context import TickContext
 from lemming.kernel.tools.toolset import Toolset
 from lemming.kernel.turn.preparation import TurnContext
 from lemming.kernel.turn.preparation_chain import PreparationChain, UsageCache, prepare_context
-from lemming.kernel.turn.tool_results import DEFERRED_KEY, is_news
+from lemming.kernel.turn.tool_results import DEFERRED_KEY, WAITS_ALREADY, is_news
 
 UnwrittenFiles = Mapping[str, bytes]
 
@@ -150,12 +150,14 @@ def iter_news(context: TurnContext) -> Iterator[str]:
 def has_news_of_tools(state: AgentState, tools: Toolset) -> bool:
     """Return True if a result for the agent's next turn justifies a turn now.
 
-    A deferred result does not while a person has to decide first: a model that asks for the same again would be
-    paid for in every tick, for as long as the person takes.
+    What is deferred or waits already does not while a person has to decide first: a model that asks for the same
+    again would be paid for in every tick, for as long as the person takes.
     """
     is_undecided = any(DECISION_RULES in item.held for request in state.requests for item in request.open_sub_requests)
-    results = [result for result in state.results if not (is_undecided and result.get(DEFERRED_KEY))]
-    return any(is_news(result, tools.get(result["tool"])) for result in results)
+    results = (result for result in state.results if is_news(result, tools.get(result["tool"])))
+    return any(
+        not (is_undecided and (DEFERRED_KEY in result or result["output"] == WAITS_ALREADY)) for result in results
+    )
 
 
 def describe_changes(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[str]:
