@@ -113,7 +113,7 @@ class OldVersion:
     def run(self, base: Path, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the version in an organisation."""
         return subprocess.run(
-            [self.program, "-C", str(base), *command], capture_output=True, text=True, timeout=300, check=False
+            [self.program, *command], cwd=base, capture_output=True, text=True, timeout=300, check=False
         )
 
 
