@@ -14,6 +14,7 @@ from terminal import typed_at
 from lemming.capabilities.channels.channel_status import find_channel_problems
 from lemming.cli import run
 from lemming.engine import load_tick, run_forever, run_once
+from lemming.errors import ConfigError
 from lemming.kernel.base.redaction.secrets import refresh
 from lemming.kernel.files import fs
 from lemming.kernel.journal.engine_events import Event, Sleeping, Woken
@@ -58,6 +59,21 @@ def test_a_dropped_file_is_a_request_to_the_agent_it_is_for(base: Path) -> None:
     assert entry.payload["from"]
     assert files(base) == {"done/question.txt": b"What is new?\n"}
     assert [turn.status for turn in report.turns if turn.agent == "desk"] == ["done"]
+
+
+@pytest.mark.parametrize("path", [".", "config", "./agents/", "agents/desk/outbox", ".lemming", "link", "absolute"])
+def test_files_of_the_organisation_are_never_taken_as_dropped(base: Path, path: str) -> None:
+    with_channel(base, DROP)
+    tick(base)
+    (base / "link").symlink_to(".")
+    there = tree(base / "config") | tree(base / "agents")
+    with_channel(base, {**DROP, "path": str(base) if path == "absolute" else path})
+    with contextlib.suppress(ConfigError):
+        tick(base)
+    assert (base / "tick.json").exists()
+    assert there.keys() <= (tree(base / "config") | tree(base / "agents")).keys()
+    assert not [*base.rglob("done"), *base.rglob("failed")]
+    assert run(["-C", str(base), "channels"]) == 0
 
 
 def test_an_answer_is_a_file_of_the_same_name(base: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from parts import by_hand, call
+from parts import by_hand
 
 import lemming
 from lemming.engine import run_once
@@ -268,5 +268,5 @@ def hostile_calls(random: Random, arguments: dict[str, list[str]], many: int) ->
     chosen = VALUES if random.random() < 0.1 else [it for it in VALUES if not isinstance(it, Raw)]
     for name in random.sample(sorted(arguments), many):
         args = {key: random.choice(chosen) for key in arguments[name] if random.random() < 0.8}
-        calls.append(call(name, **args))
+        calls.append({"tool": name, "args": args})
     return calls

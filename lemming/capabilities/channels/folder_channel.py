@@ -11,6 +11,7 @@ import fcntl
 import mimetypes
 import os
 import pwd
+import re
 import signal
 import stat
 import time
@@ -41,6 +42,8 @@ from lemming.libraries.outbox_files import read_entry
 
 DONE, FAILED, ANSWERS = "done", "failed", "answers"
 DIGITS = 16
+_ENGINE_FOLDER = re.compile(r"\.|config|agents(/[^/]+(/(outbox|memory))?)?|(logs|\.lemming)(/.*)?")
+_PATH_HINT = 'write "path": "shared/drop", or an absolute path'
 UNFINISHED = (".part", ".partial", ".tmp", ".crdownload", ".download", ".swp", "~")
 
 
@@ -83,9 +86,8 @@ class FolderChannel(Channel):
         max_bytes: int = 64 << 20,
         settle_s: float = 1.0,
     ) -> None:
-        if not path.strip() or ".." in Path(path).parts:
-            hint = 'write "path": "shared/drop", or an absolute path'
-            raise ConfigError('option "path" must name a folder', hint=hint)
+        if not path.strip() or ".." in Path(path).parts or _ENGINE_FOLDER.fullmatch(Path(path).as_posix()):
+            raise ConfigError(f'option "path" must name a folder of its own, got "{path}"', hint=_PATH_HINT)
         if not 1 <= per_tick <= ENTRIES_PER_TURN:
             raise ConfigError(f'option "per_tick" must be 1 to {ENTRIES_PER_TURN}, got {per_tick}')
         require_kind(kind)
@@ -154,6 +156,9 @@ class FolderChannel(Channel):
 
     def _ensure_folder(self, base: Path) -> Path:
         root = self.get_folder(base)
+        # An absolute path, or a link, to where files of the engine are: they would be moved away as if dropped.
+        if _ENGINE_FOLDER.fullmatch(os.path.relpath(os.path.realpath(root), os.path.realpath(base))):
+            raise Unavailable(f"folder {root} has files of the organisation itself", hint=_PATH_HINT)
         if not _is_folder(root):
             if not root.is_relative_to(base):
                 raise Unavailable(f"folder {root} does not exist", hint="create it")
