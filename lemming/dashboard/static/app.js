@@ -42,7 +42,8 @@
   }
 
   function Spent({ spent }) {
-    const of = spent.max == null ? "credits without a limit" : spent.used_up === spent.credits ? `of ${amount(spent.max)} credits` : `credits, ${amount(spent.used_up)} used up of ${amount(spent.max)}`;
+    const unit = spent.credits === 1 ? "credit" : "credits";
+    const of = spent.max == null ? `${unit} without a limit` : spent.used_up === spent.credits ? `of ${amount(spent.max)} credits` : `${unit}, ${amount(spent.used_up)} used up of ${amount(spent.max)}`;
     return html`<div class="less"><dt>spent</dt><dd>${amount(spent.credits)} <small>${of}, ${dollars(spent.dollars, spent.unpriced)}</small>
       <${Meter} value=${spent.used_up} max=${spent.max} label="share of the credits that is used up" /></dd></div>`;
   }
